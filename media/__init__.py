@@ -1,0 +1,1 @@
+"""Bytes at rest: what they are, where they lie, who may have them."""
