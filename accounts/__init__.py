@@ -1,0 +1,1 @@
+"""Who is calling: users, tokens, API keys. Knows neither media nor chat."""

@@ -1,0 +1,1 @@
+"""Puts the parts together: settings, the ASGI application, what all of the apps share."""
