@@ -1,0 +1,1 @@
+"""The failure cases of the public record, by number, each with every input that its record names."""

@@ -1,0 +1,1 @@
+"""Whole walks over real processes."""

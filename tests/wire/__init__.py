@@ -1,0 +1,1 @@
+"""The examples of protocol v3 as golden frames, relayed by a real server."""
