@@ -6,8 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Exists, OuterRef, Q
 
-NAME_BYTES = 255
-"""The longest file name, in bytes of UTF-8: what the usual file systems take, so that it can be saved again."""
+from media.names import NAME_BYTES
 
 
 def new_public_id() -> str:

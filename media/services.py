@@ -1,8 +1,19 @@
-"""Verbs of media: what a frame says of a file, and which agent may have it."""
+"""Verbs of media: store a file, let an agent have it, say in a frame what it is."""
 
-from typing import Any
+import hashlib
+from typing import Any, BinaryIO
 
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from hermes_site.errors import TooLarge
+from media import storage
 from media.models import Media, MediaGrant
+from media.names import display_name
+from media.probe import Facts, probe
+from media.sniff import HEAD_BYTES, Kind, TextCheck, sniff
+
+READ_BYTES = 256 * 1024
 
 FRAME_FIELDS = {
     Media.Kind.IMAGE: ("id", "name", "type", "size", "width", "height"),
@@ -11,6 +22,81 @@ FRAME_FIELDS = {
     Media.Kind.FILE: ("id", "name", "type", "size"),
 }
 """The fields of the media object in a frame, by kind (docs/protocol.md)."""
+
+
+def store(file: BinaryIO, *, name: str, owner_id: int, agent: str = "") -> tuple[Media, bool]:
+    """
+    Keep a file for a user; the same bytes under the same name are kept once.
+
+    Args:
+        file: Seekable and complete; it may be moved away, so nothing else may be done with it afterwards.
+        name: As the client says it; what is kept is safe to show.
+        owner_id: The user's primary key.
+        agent: The agent that uploads it; empty for the user itself. It may download the file again.
+
+    Returns:
+        The row, and whether it is new.
+
+    Raises:
+        TooLarge: If it is larger than its kind may be.
+        UploadFailed: If it could not be stored; nothing is left behind then.
+    """
+    size = file.seek(0, 2)
+    _refuse_above(max(limits_bytes().values()), size)
+    name = display_name(name)
+    digest, facts = _examined(file, size, name)
+    _refuse_above(limits_bytes()[facts.kind], size)
+
+    same_bytes = Media.objects.filter(owner_id=owner_id, sha256=digest, size=size)
+    if (known := same_bytes.filter(name=name).first()) is not None:
+        if not storage.exists(
+            known.storage_name
+        ):  # lost, and now there again: for all rows that share the bytes
+            same_bytes.filter(storage_name=known.storage_name).update(storage_name=storage.write(file))
+        return _had(known, agent), False
+
+    twin = same_bytes.first()
+    shared = twin is not None and storage.exists(twin.storage_name)
+    storage_name = twin.storage_name if twin and shared else storage.write(file)
+    media = Media(
+        owner_id=owner_id,
+        name=name,
+        kind=facts.kind,
+        type=facts.type,
+        size=size,
+        width=facts.width,
+        height=facts.height,
+        duration=facts.duration,
+        sha256=digest,
+        storage_name=storage_name,
+        agent=agent,
+    )
+    try:
+        with transaction.atomic():
+            media.save(force_insert=True)
+    except BaseException as error:
+        if not shared:
+            storage.delete(storage_name)
+        if isinstance(error, IntegrityError) and (known := same_bytes.filter(name=name).first()):
+            return _had(known, agent), False  # another upload of the same was faster
+        raise
+    return media, True
+
+
+def limits_bytes() -> dict[Kind, int]:
+    """How large a file of each kind may be."""
+    return {
+        "image": settings.HERMES_MEDIA_MAX_IMAGE_BYTES,
+        "voice": settings.HERMES_MEDIA_MAX_VOICE_BYTES,
+        "video": settings.HERMES_MEDIA_MAX_VIDEO_BYTES,
+        "file": settings.HERMES_MEDIA_MAX_FILE_BYTES,
+    }
+
+
+def grant(media: Media, agent: str) -> None:
+    """Let an agent of the owner download a file it is being sent; to do so again changes nothing."""
+    if agent != media.agent:
+        MediaGrant.objects.get_or_create(media=media, agent=agent)
 
 
 def whole_seconds(duration: float | None) -> int:
@@ -32,7 +118,25 @@ def frame_fields(media: Media) -> dict[str, Any]:
     return {field: values[field] for field in FRAME_FIELDS[Media.Kind(media.kind)]}
 
 
-def grant(media: Media, agent: str) -> None:
-    """Let an agent of the owner download a file it is being sent; to do so again changes nothing."""
-    if agent != media.agent:
-        MediaGrant.objects.get_or_create(media=media, agent=agent)
+def _had(media: Media, agent: str) -> Media:
+    """A file that its owner has already; an agent that brings it has shown that it has the bytes."""
+    if agent:
+        grant(media, agent)
+    return media
+
+
+def _examined(file: BinaryIO, size: int, name: str) -> tuple[str, Facts]:
+    """The SHA-256 of a file and what it is: one pass, then a look at its headers."""
+    digest, text = hashlib.sha256(), TextCheck()
+    file.seek(0)
+    head = b""
+    while piece := file.read(READ_BYTES):
+        head = head or piece[:HEAD_BYTES]
+        digest.update(piece)
+        text.feed(piece)
+    return digest.hexdigest(), probe(file, size, sniff(head, name, text.is_text()))
+
+
+def _refuse_above(limit_bytes: int, size: int) -> None:
+    if size > limit_bytes:
+        raise TooLarge(f"the file has {size} bytes; at most {limit_bytes} are taken")
