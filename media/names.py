@@ -1,6 +1,8 @@
 """A file's name as it is shown and saved: what a stranger sent, made harmless. It is never a path."""
 
+import re
 import unicodedata
+from urllib.parse import quote
 
 NAME_BYTES = 255
 """The longest name, in bytes of UTF-8: what the usual file systems take, so that it can be saved again."""
@@ -30,6 +32,16 @@ def extension(name: str) -> str:
     """What follows the last dot, in lower case; empty when there is none."""
     stem, dot, last = name.rpartition(".")
     return last.lower() if stem and dot else ""
+
+
+def disposition(name: str, inline: bool) -> str:
+    """
+    The Content-Disposition header under which a browser shows or saves a file by its true name (RFC 6266).
+
+    The plain form is for old clients only: it has nothing that one of them could take for an escape.
+    """
+    plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
+    return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
 def _kept(char: str) -> str:

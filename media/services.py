@@ -1,4 +1,4 @@
-"""Verbs of media: store a file, let an agent have it, say in a frame what it is."""
+"""Verbs of media: store a file, find it for those who may have it, say in a frame what it is."""
 
 import hashlib
 from typing import Any, BinaryIO
@@ -6,7 +6,9 @@ from typing import Any, BinaryIO
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from hermes_site.errors import TooLarge
+from accounts import scopes
+from accounts.auth import Principal
+from hermes_site.errors import Forbidden, NotFound, TooLarge
 from media import storage
 from media.models import Media, MediaGrant
 from media.names import display_name
@@ -91,6 +93,38 @@ def limits_bytes() -> dict[Kind, int]:
         "video": settings.HERMES_MEDIA_MAX_VIDEO_BYTES,
         "file": settings.HERMES_MEDIA_MAX_FILE_BYTES,
     }
+
+
+def require_media(principal: Principal) -> None:
+    """
+    Let only those pass who may use media at all: Apps, and keys with the scope `media` or `chat`.
+
+    Raises:
+        Forbidden: If the credential is not such.
+    """
+    if not principal.scopes & {scopes.MEDIA, scopes.CHAT}:
+        raise Forbidden(f"this credential does not have the scope {scopes.MEDIA}")
+
+
+def uploader(principal: Principal) -> str:
+    """Whose name stands on an upload: the agent's, or none for the user and for programs that act as its App."""
+    if principal.agent is None or (scopes.CHAT in principal.scopes and scopes.AGENT not in principal.scopes):
+        return ""
+    return principal.agent
+
+
+async def find(principal: Principal, public_id: str) -> Media:
+    """
+    The file of that id, if the caller may have it: an App all of its user's, an agent what it uploaded or was sent.
+
+    Raises:
+        NotFound: If there is none, or it is not for the caller; the answer is the same.
+    """
+    agent = None if scopes.CHAT in principal.scopes else principal.agent or ""
+    media = await Media.objects.visible_to(principal.user_id, agent).filter(public_id=public_id).afirst()
+    if media is None:
+        raise NotFound("there is no such file")
+    return media
 
 
 def grant(media: Media, agent: str) -> None:

@@ -119,7 +119,7 @@ def ogg_seconds(file: BinaryIO, size: int) -> float | None:
         page, end = tail[at : at + 18], at
         position = int.from_bytes(page[6:14], "little", signed=True)
         if page[14:18] == serial and position >= 0:  # -1: no packet ends on that page
-            return max(0, position - skipped) / rate if rate else None
+            return (position - skipped) / rate if rate and position > skipped else None
     return None
 
 
