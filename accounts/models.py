@@ -1,4 +1,4 @@
-"""Users and their keys; the marks that make a refresh token good once; the counts of wrong passwords."""
+"""Users and their keys; the marks that make a refresh token good once; the memory of wrong passwords."""
 
 import re
 import secrets
@@ -30,8 +30,6 @@ def validate_username(value: str) -> None:
         raise ValidationError("A username has 1 to 150 characters.")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
         raise ValidationError("A username has no control characters.")
-    if value != value.strip():
-        raise ValidationError("A username neither begins nor ends with a space.")
     if value in RESERVED_NAMES:
         raise ValidationError(f"The name {value} is reserved for agents.")
 
@@ -44,7 +42,9 @@ def validate_agent_name(value: str) -> None:
         ValidationError: If it is not.
     """
     if not AGENT_NAME.fullmatch(value):
-        raise ValidationError("An agent name has 1 to 32 characters of a-z, 0-9, _ and -, and begins with a-z or 0-9.")
+        raise ValidationError(
+            "An agent name has 1 to 32 characters of a-z, 0-9, _ and -, and begins with a-z or 0-9."
+        )
 
 
 def new_epoch() -> str:
@@ -143,6 +143,12 @@ class ApiKey(models.Model):
     scopes = models.CharField(max_length=100, default=scopes.join(scopes.DEFAULT))
     prefix = models.CharField(max_length=10, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
+    issue = models.UUIDField(
+        null=True,
+        unique=True,
+        editable=False,
+        help_text="The form this key came from: sent again, it makes no second.",
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     created_by = models.ForeignKey(
         User, models.SET_NULL, null=True, blank=True, editable=False, related_name="issued_keys"
@@ -183,11 +189,10 @@ class UsedRefresh(models.Model):
 
 
 class LoginTries(models.Model):
-    """Wrong passwords of one account or one address within the present window."""
+    """The wrong passwords of one account or one address, as the time at which all of them are forgiven."""
 
     subject = models.CharField(max_length=80, unique=True)
-    tries = models.PositiveIntegerField(default=0)
-    window_ends_at = models.DateTimeField(db_index=True)
+    forgiven_at = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:
         """The subject is a digest: no account and no address can be read from it."""

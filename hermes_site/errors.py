@@ -15,7 +15,8 @@ GatewayError
  ├─ RateLimited
  ├─ Offline           no agent to hand it to
  ├─ Timeout           the agent showed no sign of life
- ├─ Draining          this process is going away
+ ├─ Unavailable       something that this process needs does not answer
+ │   └─ Draining      this process is going away
  └─ Internal
 """
 
@@ -201,13 +202,19 @@ class Timeout(GatewayError):
     type = "server_error"
 
 
-class Draining(GatewayError):
-    """This process is going away and takes nothing new."""
+class Unavailable(GatewayError):
+    """Something that this process needs (database, storage, layer) does not answer."""
 
     code = "internal"
-    api_code = "draining"
+    api_code = "internal"
     status = 503
     type = "server_error"
+
+
+class Draining(Unavailable):
+    """This process is going away and takes nothing new."""
+
+    api_code = "draining"
 
 
 class Internal(GatewayError):

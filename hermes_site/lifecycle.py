@@ -20,7 +20,9 @@ async def startup() -> None:
     A start that failed is tried again by the next caller.
     """
     global _starting
-    if _starting is None or (_starting.done() and (_starting.cancelled() or _starting.exception() is not None)):
+    if _starting is None or (
+        _starting.done() and (_starting.cancelled() or _starting.exception() is not None)
+    ):
         from chat import lifecycle
 
         _starting = asyncio.get_running_loop().create_task(lifecycle.startup())
@@ -45,7 +47,12 @@ def after_startup(application: Application) -> Application:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        if _starting is None or not _starting.done() or _starting.cancelled() or _starting.exception() is not None:
+        if (
+            _starting is None
+            or not _starting.done()
+            or _starting.cancelled()
+            or _starting.exception() is not None
+        ):
             await startup()
         await application(scope, receive, send)
 

@@ -36,3 +36,10 @@ def journal_mode() -> str:
     import sqlite3
 
     return "WAL" if has_safe_wal(sqlite3.sqlite_version_info) else "DELETE"
+
+
+def version() -> str:
+    """The version of the SQLite library in use."""
+    import sqlite3
+
+    return sqlite3.sqlite_version

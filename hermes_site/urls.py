@@ -1,14 +1,12 @@
-"""The HTTP routes: the apps' own, the admin, health, and the chat page."""
+"""The HTTP routes: the apps' own, the admin, and the chat page."""
 
 from django.contrib import admin
 from django.urls import include, path
 
-from hermes_site import health, pages
+from hermes_site import pages
 
 urlpatterns = [
     path("", pages.chat, name="chat-page"),
-    path("healthz", health.healthz, name="healthz"),
-    path("readyz", health.readyz, name="readyz"),
     path("admin/", admin.site.urls),
     path("", include("accounts.urls")),
     path("", include("media.urls")),

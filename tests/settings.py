@@ -11,7 +11,7 @@ if "HERMES_DATA_DIR" not in os.environ:
 os.environ.setdefault("SECRET_KEY", "a-secret-key-for-tests-alone-0123456789-abcdefghij")
 os.environ.setdefault("ALLOWED_HOSTS", "testserver,127.0.0.1,localhost")
 
-from hermes_site.settings import *  # noqa: E402, F403
+from hermes_site.settings import *  # noqa: F403
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}  # noqa: F405
