@@ -29,6 +29,12 @@ def pool(templates: Templates) -> Iterator[Pool]:
 
 
 @pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The kind of store that a gateway of the test's own has."""
+    return str(request.param)
+
+
+@pytest.fixture(params=BACKENDS)
 def gateway(request: pytest.FixtureRequest, pool: Pool) -> Iterator[Gateway]:
     """A running gateway, shared with other tests, whose log must stay clean during this one."""
     running = pool.get(request.param, STEADY)

@@ -20,7 +20,7 @@ from tests.rig.ports import free_port
 from tests.rig.timing import wait_until
 
 POSTGRES = os.environ.get("HERMES_TEST_POSTGRES", "postgres://root@127.0.0.1:5432/postgres")
-SECRET_KEY = "a-key-of-the-tests-only-0123456789-0123456789-0123456789"
+SECRET_KEY = "a-key-of-the-tests-only-" + "0123456789" * 6
 NAME_PREFIX = "hermes_rig"
 
 

@@ -93,18 +93,23 @@ class Clerk:
 
 def _orders() -> dict[str, Any]:
     """What can be ordered, for the process' side; Django must be set up."""
+    from django.apps import apps
     from django.contrib.auth import get_user_model
+    from django.contrib.auth.models import Permission
     from django.core.management import call_command
     from django.db import connection
     from django.db.models import F
 
-    from chat.models import Message
+    from chat.models import Connection, Message
     from media.models import Media
 
     users = get_user_model().objects
 
     def create_user(name: str, password: str | None = None, **fields: Any) -> None:
         users.create_user(username=name, password=password, **fields)
+
+    def permit(name: str, permissions: list[str]) -> None:
+        users.get(username=name).user_permissions.add(*Permission.objects.filter(codename__in=permissions))
 
     def change_user(name: str, **fields: Any) -> None:
         users.filter(username=name).update(**fields)
@@ -139,7 +144,24 @@ def _orders() -> dict[str, Any]:
             cursor.execute(statement)
             return [[str(value) for value in row] for row in cursor.fetchall()] if cursor.description else []
 
-    listed = (create_user, change_user, delete_user, command, messages, media, sql)
+    def table_of(app: str, model: str) -> str:
+        return apps.get_model(app, model)._meta.db_table
+
+    def connections(name: str, side: str) -> int:
+        return Connection.objects.filter(user__username=name, side=side).count()
+
+    listed = (
+        create_user,
+        permit,
+        change_user,
+        delete_user,
+        command,
+        messages,
+        media,
+        sql,
+        table_of,
+        connections,
+    )
     return {function.__name__: function for function in listed}
 
 

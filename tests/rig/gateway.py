@@ -1,6 +1,7 @@
 """A gateway as an operator starts it: one or two server processes over one store, with a log to look into."""
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -17,8 +18,9 @@ from tests.rig.backends import Backend
 from tests.rig.clerk import Clerk, Person
 from tests.rig.paths import ROOT
 from tests.rig.ports import free_port
-from tests.rig.sockets import Agent, App, address, open_socket
-from tests.rig.timing import SCALE, wait_until
+from tests.rig.sockets import Agent, App, address, open_socket, without_null_reply
+from tests.rig.staff import Staff
+from tests.rig.timing import SCALE, eventually, wait_until
 
 START_SECONDS = 30 * SCALE
 STOP_SECONDS = 15.0
@@ -168,6 +170,11 @@ class Gateway:
             printed = server.log()[length:]
             assert "Traceback" not in printed, f"a traceback in the log:\n{printed[-6000:]}"
 
+    @functools.cached_property
+    def staff(self) -> Staff:
+        """Somebody who may see everything in the admin."""
+        return Staff(self.clerk, self.origin)
+
     def person(self, name: str = "alice", **options: Any) -> Person:
         """A new user; the name gets a suffix that makes it unique."""
         return self.clerk.person(f"{name}-{uuid.uuid4().hex[:6]}", **options)
@@ -217,9 +224,27 @@ class Gateway:
             base_url=self.origin, headers=headers, trust_env=False, timeout=20, **options
         )
 
+    async def until_gone(self, person: Person, side: str) -> None:
+        """Wait until the gateway knows that no socket of a person is open on a side ("app" or "agent")."""
+
+        async def gone() -> bool:
+            return bool(self.clerk.ask("connections", name=person.name, side=side) == 0)
+
+        await eventually(gone, what=f"no {side} of {person.name} is connected")
+
     async def history(self, person: Person, session: str, **query: Any) -> list[dict[str, Any]]:
-        """The frames of a session as `GET /api/frames` has them, oldest first."""
+        """
+        The frames of a session as `GET /api/frames` has them, oldest first, without what a replay adds.
+
+        What it adds is held to the protocol: cursors that increase, and the run of each message of the user.
+        """
         async with self.http(person) as http:
             answer = await http.get("/api/frames", params={"session": session, "limit": 500} | query)
         assert answer.status_code == 200, answer.text
-        return list(answer.json()["data"])
+        frames = list(answer.json()["data"])
+        cursors = [frame.pop("cursor") for frame in frames]
+        assert cursors == sorted(set(cursors)), cursors
+        for frame in frames:
+            run = frame.pop("run", None)
+            assert (run is not None) == (frame["from"] == person.name), frame
+        return [without_null_reply(frame) for frame in frames]

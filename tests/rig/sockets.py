@@ -41,6 +41,11 @@ def strict(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+def without_null_reply(frame: Frame) -> Frame:
+    """The same frame; no `reply_to` and a null one are the same to the protocol."""
+    return {name: value for name, value in frame.items() if name != "reply_to" or value is not None}
+
+
 def matches(frame: Frame, fields: Frame) -> bool:
     """Whether a frame has these fields; ``code`` and ``text`` are looked up in its data."""
     data = frame.get("data") or {}
@@ -145,6 +150,10 @@ class Peer:
         assert frames[-1] == {"type": "pong"}
         return frames[:-1]
 
+    async def quiet(self) -> None:
+        """Nothing has come that nobody took, and the socket lives."""
+        assert (frames := await self.alive()) == [], frames
+
     async def ended(self, timeout_seconds: float = TIMEOUT) -> int:
         """
         The close code, once the other side has closed.
@@ -191,7 +200,7 @@ class App(Peer):
             "session": session,
             "ts": TS,
         }
-        return frame | fields
+        return without_null_reply(frame | fields)
 
     async def say(self, text: str, session: str, **fields: Any) -> Frame:
         """Send a text; returns the frame."""
@@ -229,7 +238,7 @@ class Agent(Peer):
             "session": session,
             "ts": TS,
         }
-        return frame | fields
+        return without_null_reply(frame | fields)
 
     async def answer(self, text: str, session: str, reply_to: str | None = None, **fields: Any) -> Frame:
         """Send a finished text; returns the frame."""

@@ -46,9 +46,8 @@ async def test_every_example_of_v3_is_relayed_as_it_is(installation: tuple[Gatew
                 assert await sender.next() == example["answer"]
             else:
                 assert await receiver.next() == example["frame"], example["example"]
-        await app.alive()
-        await agent.alive()
-        assert app.unread() == agent.unread() == []
+        await app.quiet()
+        await agent.quiet()
 
 
 async def test_a_sender_that_gives_the_media_id_alone_is_filled_in(
