@@ -8,18 +8,26 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import daphne.server
-from daphne.access import AccessLogGenerator
-from daphne.http_protocol import HTTPFactory
-from daphne.ws_protocol import WebSocketFactory
 from twisted.internet import reactor
-from twisted.logger import globalLogBeginner
+from twisted.logger import (
+    FilteringLogObserver,
+    LogLevel,
+    LogLevelFilterPredicate,
+    STDLibLogObserver,
+    globalLogBeginner,
+)
 
+from hermes_site.serving.frames import Message
 from hermes_site.serving.options import Options
+from hermes_site.serving.requests import Factory, Request
+from hermes_site.serving.sockets import Socket
 
 logger = logging.getLogger(__name__)
+access = logging.getLogger("hermes_site.access")
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -47,52 +55,92 @@ class Server(daphne.server.Server):
         *,
         options: Options,
         hooks: Hooks,
-        access_log: Any = None,
         listening: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
+            application: An ASGI 3 application; it never sees a `lifespan`.
             sockets: Bound and listening.
-            access_log: A text stream for one line per request; None for no access log.
             listening: Called once the first connection can be accepted.
         """
-        super().__init__(
-            application,
-            endpoints=["sockets"],
-            action_logger=AccessLogGenerator(access_log) if access_log else None,
-            websocket_max_message_size=options.max_frame_bytes,
-            websocket_max_frame_size=options.max_frame_bytes,
-            server_name="",
-        )
+        super().__init__(application, endpoints=["sockets"], server_name="")
         self.sockets = sockets
         self.options = options
         self.hooks = hooks
         self.listening = listening
+        self.connections: dict[Request, dict[str, Any]] = {}
+        self.sockets_open: set[Socket] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
         self.failed = False
 
     def run(self) -> None:
         """Serve until a signal ends it."""
-        self.connections: dict[Any, dict[str, Any]] = {}
-        self.http_factory = HTTPFactory(self)
-        self.ws_factory = WebSocketFactory(self, server=self.server_name)
-        self.ws_factory.setProtocolOptions(
-            autoPingTimeout=self.ping_timeout,
-            allowNullOrigin=True,
-            openHandshakeTimeout=self.websocket_handshake_timeout,
-            maxMessagePayloadSize=self.websocket_max_message_size,
-            maxFramePayloadSize=self.websocket_max_frame_size,
-        )
-        globalLogBeginner.beginLoggingTo([lambda _: None], redirectStandardIO=False, discardBuffer=True)
-        self.loop = reactor._asyncioEventloop
+        serious = LogLevelFilterPredicate(defaultLogLevel=LogLevel.warn)
+        observer = FilteringLogObserver(STDLibLogObserver(__name__), [serious])
+        globalLogBeginner.beginLoggingTo([observer], redirectStandardIO=False, discardBuffer=True)
+        self.loop: asyncio.AbstractEventLoop = reactor._asyncioEventloop
         asyncio.set_event_loop(self.loop)
+        self.factory = Factory(self)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.end, number)
-        self.main = self.loop.create_task(self.begin())
-        reactor.callLater(1, self.application_checker)
-        reactor.callLater(2, self.timeout_checker)
+        self.keep(self.loop.create_task(self.begin()))
         reactor.addSystemEventTrigger("before", "shutdown", self.kill_all_applications)
         reactor.run(installSignalHandlers=False)
+
+    def keep(self, task: "asyncio.Task[None]") -> None:
+        """Hold a task until it is done."""
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def create_application(self, request: Request, scope: dict[str, Any]) -> None:
+        """Let the application answer a request."""
+        task = self.loop.create_task(
+            self.application(scope, request.receive, partial(self.handle_reply, request))
+        )
+        self.connections[request]["application_instance"] = task
+        task.add_done_callback(partial(self.application_ended, request))
+
+    async def handle_reply(self, request: Request, message: Message) -> None:
+        """Carry out one ASGI message of an answer; waits while the peer reads too slowly."""
+        self.check_headers_type(message)
+        request.handle_reply(message)
+        await request.writable()
+
+    def application_ended(self, request: Request, task: "asyncio.Task[None]") -> None:
+        """An application has returned, or failed."""
+        problem = None if task.cancelled() else task.exception()
+        if problem is not None:
+            logger.error("the application failed on %s", request.path.decode("ascii"), exc_info=problem)
+            request.handle_exception(problem)
+        self.connections.pop(request, None)
+
+    def protocol_disconnected(self, request: Request) -> None:
+        """A request is over; its application gets a while to end."""
+        task = self.connections.get(request, {}).get("application_instance")
+        if task is None or task.done():
+            self.connections.pop(request, None)
+        else:
+            timer = self.loop.call_later(self.application_close_timeout, task.cancel)
+            task.add_done_callback(lambda _: timer.cancel())
+
+    # --- the access log -------------------------------------------------------------------------------------------
+
+    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
+        """One line for an answer; without the query, where credentials may be."""
+        path = details["path"].partition("?")[0]
+        access.info(
+            "%s %s %s %s %s", details["client"], details["method"], path, details["status"], details["size"]
+        )
+
+    def log_socket(self, websocket: Socket, event: str, status: int | None = None) -> None:
+        """One line for each turn in the life of a WebSocket."""
+        host, port = websocket.client
+        access.info("%s:%s WEBSOCKET %s %s", host, port, websocket.path, status or event)
+
+    # --- beginning and end ----------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
         """Start the application, then accept connections."""
@@ -104,7 +152,7 @@ class Server(daphne.server.Server):
             self.stop()
             return
         for sock in self.sockets:
-            reactor.adoptStreamPort(sock.fileno(), sock.family, self.http_factory)
+            reactor.adoptStreamPort(sock.fileno(), sock.family, self.factory)
         self.listening()
 
     def end(self, number: int) -> None:
@@ -115,7 +163,7 @@ class Server(daphne.server.Server):
         last_resort = threading.Timer(self.options.exit_seconds, os._exit, (1,))
         last_resort.daemon = True
         last_resort.start()
-        self.main = self.loop.create_task(self.leave())
+        self.keep(self.loop.create_task(self.leave()))
 
     async def leave(self) -> None:
         """Let the application say goodbye, then stop."""

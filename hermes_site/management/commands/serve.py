@@ -37,9 +37,13 @@ class Command(BaseCommand):
             [sock],
             options=Options(max_frame_bytes=settings.HERMES_MAX_FRAME_BYTES),
             hooks=Hooks(startup=lifecycle.startup, shutdown=lifecycle.shutdown),
-            access_log=sys.stdout,
-            listening=lambda: print(f"Listening on {address}", flush=True),
+            listening=lambda: self.say(f"Listening on {address}"),
         )
         server.run()
         if server.failed:
             sys.exit(1)
+
+    def say(self, text: str) -> None:
+        """One line that a waiting parent can read at once."""
+        self.stdout.write(text)
+        self.stdout.flush()
