@@ -1,0 +1,1 @@
+"""Runs beside a Hermes agent and connects it to the gateway; imports nothing of the server."""
