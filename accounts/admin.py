@@ -1,6 +1,5 @@
 """Users and keys in the admin. It changes nothing itself: every change is a call of accounts.services."""
 
-
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import QuerySet

@@ -30,8 +30,12 @@ class NewKey:
 
 def generate() -> NewKey:
     """Make a key; URL-safe, so that it is the same percent-encoded and raw."""
-    prefix = secrets.token_hex(PREFIX_BYTES)
-    text = f"{LEAD}{prefix}_{secrets.token_urlsafe(SECRET_BYTES)}"
+    return compose(secrets.token_hex(PREFIX_BYTES), secrets.token_urlsafe(SECRET_BYTES))
+
+
+def compose(prefix: str, secret: str) -> NewKey:
+    """The key of this prefix and this secret."""
+    text = f"{LEAD}{prefix}_{secret}"
     return NewKey(text=text, prefix=prefix, digest=digest(text))
 
 
