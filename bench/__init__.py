@@ -1,0 +1,1 @@
+"""Load generators, reference relays, side-by-side tables."""
