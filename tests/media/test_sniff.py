@@ -51,7 +51,7 @@ def test_the_bytes_decide(data, mime, kind):
 @pytest.mark.parametrize(
     ("name", "data", "mime"),
     [
-        ("sales.CSV", "a,b\n1,2\n".encode(), "text/csv"),
+        ("sales.CSV", b"a,b\n1,2\n", "text/csv"),
         ("notes.md", "# é\n".encode(), "text/markdown"),
         ("x.json", b"{}", "application/json"),
         ("x.csv", b"", "text/csv"),
