@@ -1,6 +1,7 @@
 """Where a gateway under test keeps its rows and sends its hints: SQLite alone, or PostgreSQL and Redis."""
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -84,12 +85,13 @@ class Embedded:
     """SQLite in a data folder, the in-memory layer, one process."""
 
     data: Path
+    static: Path
     name: str = "embedded"
     processes: int = 1
     environment: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.environment = production(self.data)
+        self.environment = production(self.data) | {"STATIC_ROOT": str(self.static)}
 
     def dump(self) -> bytes:
         """The bytes of all files of the data folder."""
@@ -152,6 +154,7 @@ class Shared:
     """A PostgreSQL database and a Redis of its own, two processes."""
 
     data: Path
+    static: Path
     database: str
     redis_server: RedisServer
     name: str = "shared"
@@ -160,6 +163,7 @@ class Shared:
 
     def __post_init__(self) -> None:
         self.environment = production(self.data) | {
+            "STATIC_ROOT": str(self.static),
             "DATABASE_URL": database_url(self.database),
             "REDIS_URL": self.redis_server.url,
         }
@@ -229,6 +233,14 @@ class Templates:
         self._embedded: Path | None = None
         self._shared: str | None = None
 
+    @functools.cached_property
+    def static(self) -> Path:
+        """The static files, collected once."""
+        folder = self._folder / "static"
+        environment = production(self._folder / "collecting") | {"STATIC_ROOT": str(folder)}
+        manage("collectstatic", "--noinput", "--verbosity", "0", environment=environment)
+        return folder
+
     def embedded(self) -> Embedded:
         """A fresh embedded store."""
         if self._embedded is None:
@@ -238,7 +250,7 @@ class Templates:
             self._embedded = folder
         data = self._folder / f"embedded-{uuid.uuid4().hex[:8]}"
         shutil.copytree(self._embedded, data)
-        return Embedded(data)
+        return Embedded(data, self.static)
 
     def shared(self) -> Shared:
         """A fresh shared store."""
@@ -250,7 +262,7 @@ class Templates:
             environment = production(data) | {"DATABASE_URL": database_url(name)}
             manage("migrate", "--verbosity", "0", environment=environment)
             self._shared = name
-        return Shared(data, create_database(template=self._shared), RedisServer(data))
+        return Shared(data, self.static, create_database(template=self._shared), RedisServer(data))
 
     def make(self, name: str) -> Backend:
         """A fresh store of the kind of that name."""
