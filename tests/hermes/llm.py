@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-
 CONTINUE = "[System: The previous response was cut off"
 
 
