@@ -9,6 +9,8 @@ from tests.rig.clerk import Person
 from tests.rig.gateway import BRISK, STEADY, Gateway
 from tests.rig.pool import Pool
 
+pytest_plugins = ["tests.hermes.fixtures"]
+
 BACKENDS = ("embedded", "shared")
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -11,12 +12,13 @@ import jwt
 import pytest
 
 from tests.rig.backends import SECRET_KEY
+from tests.rig.bridge import Bridge
 from tests.rig.clerk import Person
 from tests.rig.gateway import STEADY, Gateway
 from tests.rig.pool import Pool
 from tests.rig.sockets import address, new_id, open_socket, refusal
 from tests.rig.staff import PASSWORD
-from tests.rig.timing import SCALE
+from tests.rig.timing import SCALE, TIMEOUT
 
 LATE_SECONDS = 3 * SCALE
 
@@ -186,11 +188,12 @@ async def test_c14_other_servers_refuse_the_same(pool: Pool, server: str) -> Non
 
 
 async def test_c15_no_credential_is_found_in_logs_tables_or_pages(
-    make_gateway: Callable[..., Gateway], backend: str
+    make_gateway: Callable[..., Gateway], backend: str, tmp_path: Path
 ) -> None:
-    """Good and bad sockets, HTTP calls with a credential in the query, exceptions in connect and in a view."""
+    """Good and bad sockets, HTTP calls with a credential in the query, the bridge at debug, exceptions."""
     gateway = make_gateway(backend, {"HERMES_LOG_LEVEL": "DEBUG"})
     alice = gateway.person()
+    hermes_key = f"hermes-{new_id()}"
     bad_key = alice.key[:-6] + "zzzzzz"
     bad_token = alice.token[:-6] + "zzzzzz"
     secrets = {
@@ -202,6 +205,7 @@ async def test_c15_no_credential_is_found_in_logs_tables_or_pages(
         "bad token": bad_token,
         "password": PASSWORD,
         "secret key": SECRET_KEY,
+        "the key of Hermes": hermes_key,
     }
     async with await gateway.app(alice) as app, await gateway.agent(alice) as agent:
         answer = await agent.answer("hello", "S1")
@@ -227,6 +231,18 @@ async def test_c15_no_credential_is_found_in_logs_tables_or_pages(
         await http.post("/api/auth/token", json={"username": alice.name, "password": PASSWORD})
         await http.post("/api/auth/refresh", json={"refresh": alice.token})
         await http.get("/api/frames", headers={"Authorization": f"Bearer {bad_key}"})
+    url = address(gateway.agent_server.port, "/ws/agent")
+    with Bridge(
+        url, alice.key, tmp_path / "bridge", "--demo", "--debug", HERMES_API_KEY=hermes_key
+    ) as bridge:
+        async with await gateway.app(alice) as app:
+            question = await app.say("hello", "S2")
+            await app.until(type="stream_start", reply_to=question["id"])
+            await app.until(type="stream_end")
+    with Bridge(url, bad_key, tmp_path / "bad", "--demo", "--debug") as refused_bridge:
+        assert refused_bridge.process.wait(TIMEOUT) != 0
+    bridge_logs = bridge.log() + refused_bridge.log()
+    assert bridge_logs
     pages = []
     async with await gateway.staff.browse() as admin:
         for app_label, model in (
@@ -245,6 +261,7 @@ async def test_c15_no_credential_is_found_in_logs_tables_or_pages(
     assert await refusal(gateway.app_url(alice)) in (500, 503)
     texts = {
         "the log": gateway.log().encode(),
+        "the bridge's log": bridge_logs.encode(),
         "the tables and files": gateway.backend.dump(),
         "the answer to a failed call": broken.content + str(broken.headers).encode(),
         "the admin": "".join(page.text for page in pages).encode(),

@@ -86,6 +86,10 @@ class Clerk:
         """Run a management command; returns what it printed on standard output."""
         return str(self.ask("command", name=name, arguments=arguments, options=options)).strip()
 
+    def runs(self, person: Person, session: str) -> list[dict[str, Any]]:
+        """The turns of a session in order: `question`, `status`, and the ids of the `answers`."""
+        return list(self.ask("runs", name=person.name, session=session))
+
     def messages(self, person: Person, session: str) -> list[dict[str, Any]]:
         """The stored messages of a session in the order of their cursors, open streams last."""
         return list(self.ask("messages", name=person.name, session=session))
@@ -100,7 +104,7 @@ def _orders() -> dict[str, Any]:
     from django.db import connection
     from django.db.models import F
 
-    from chat.models import Connection, Message
+    from chat.models import Connection, Message, Run
     from media.models import Media
 
     users = get_user_model().objects
@@ -136,6 +140,17 @@ def _orders() -> dict[str, Any]:
             for row in rows.order_by(F("cursor").asc(nulls_last=True), "pk")
         ]
 
+    def runs(name: str, session: str) -> list[dict[str, Any]]:
+        rows = Run.objects.filter(user__username=name, session__public_id=session).order_by("ordinal")
+        return [
+            {
+                "question": row.user_message.public_id if row.user_message else None,
+                "status": row.status,
+                "answers": [m.public_id for m in row.messages.filter(side="agent").order_by("cursor")],
+            }
+            for row in rows.select_related("user_message")
+        ]
+
     def media(name: str, **fields: Any) -> None:
         Media.objects.create(owner=users.get(username=name), **fields)
 
@@ -161,6 +176,7 @@ def _orders() -> dict[str, Any]:
         sql,
         table_of,
         connections,
+        runs,
     )
     return {function.__name__: function for function in listed}
 

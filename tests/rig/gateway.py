@@ -29,7 +29,7 @@ STOP_SECONDS = 15.0
 STEADY = {"HERMES_TURN_END_SECONDS": "0.3", "HERMES_STREAM_GRACE_SECONDS": "2"}
 """Shortened times for tests whose peers send no pings."""
 
-BRISK = STEADY | {"HERMES_HEARTBEAT_SECONDS": "3", "HERMES_ANSWER_SECONDS": "3"}
+BRISK = STEADY | {"HERMES_HEARTBEAT_SECONDS": "3", "HERMES_ANSWER_SECONDS": "3", "HERMES_QUEUE_LIMIT": "5"}
 """Shortened times for tests about silence."""
 
 COMMANDS = {
