@@ -60,7 +60,10 @@ class LogoutView(PublicView):
     def post(self, request: Request) -> Response:
         """Log out."""
         by_token = isinstance(request.data, dict) and request.data.get("refresh") is not None
-        by_cookie = "HTTP_AUTHORIZATION" not in request.META and request._request.user.is_authenticated
+        by_cookie = (
+            "HTTP_AUTHORIZATION" not in request.META
+            and django_auth.get_user(request._request).is_authenticated
+        )
         if by_cookie and not (by_token and is_foreign(request._request)):
             check_origin(request._request)
             django_auth.logout(request._request)

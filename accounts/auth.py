@@ -237,5 +237,5 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
 
 def close() -> None:
-    """End the threads: at the end of the process, and between tests."""
+    """End the threads, at the end of the process and between tests; it waits, so a running loop calls it in a thread."""
     threads.close()

@@ -34,10 +34,12 @@ async def shutdown() -> None:
     global _starting
     if _starting is None:
         return
+    from accounts import auth
     from chat import lifecycle
 
     _starting = None
     await lifecycle.shutdown()
+    await asyncio.to_thread(auth.close)
 
 
 def after_startup(application: Application) -> Application:

@@ -1,6 +1,7 @@
 """What stands between the server and every view: proxies' headers, content security, errors as one kind of body."""
 
 import ipaddress
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -75,23 +76,21 @@ def error_response(request: HttpRequest, error: errors.GatewayError) -> HttpResp
     return page
 
 
-def _as_json(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _as_json(request: HttpRequest, response: Any) -> HttpResponseBase:
     """An error page of Django's, where programs ask, becomes the JSON body."""
     status = response.status_code
-    if (
-        status < 400
-        or not wants_json(request)
-        or response.get("Content-Type", "").startswith("application/json")
-    ):
+    is_json = response.get("Content-Type", "").startswith("application/json")
+    if status < 400 or not wants_json(request) or is_json or response.streaming:
         return response
     kind = BY_STATUS.get(status, errors.Internal if status >= 500 else errors.InvalidRequest)
     error = kind(TEXTS.get(status, getattr(response, "reason_phrase", "") or kind.__name__))
-    answer = JsonResponse(errors.body(error, is_api(request)), status=status, headers=error_headers(error))
-    for name in ("Allow", "Retry-After", "WWW-Authenticate"):
-        if name in response:
-            answer[name] = response[name]
-    answer.cookies = response.cookies
-    return answer
+    response.content = json.dumps(errors.body(error, is_api(request)))
+    response["Content-Type"] = "application/json"
+    if "Content-Length" in response:
+        response["Content-Length"] = str(len(response.content))
+    for name, value in error_headers(error).items():
+        response.setdefault(name, value)
+    return response
 
 
 def _around(get_response: View, after: Callable[[HttpRequest, Any], Any]) -> Any:

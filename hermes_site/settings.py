@@ -135,6 +135,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "hermes_site.health.health",
     "hermes_site.middleware.proxy_headers",
+    "hermes_site.middleware.gateway_errors",
     "django.middleware.security.SecurityMiddleware",
     "hermes_site.static.StaticFiles",
     "hermes_site.middleware.content_security_policy",
@@ -145,7 +146,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "hermes_site.middleware.gateway_errors",
 ]
 ROOT_URLCONF = "hermes_site.urls"
 ASGI_APPLICATION = "hermes_site.asgi.application"
@@ -170,6 +170,7 @@ LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 TIME_ZONE = text("TIME_ZONE") or "UTC"  # of the admin; the wire is Unix seconds
 USE_TZ = True
 USE_I18N = True
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 STATIC_URL = "/static/"
 STATIC_ROOT = text("STATIC_ROOT") or str(DATA_DIR / "static")
 HERMES_STORAGE_URL = text(
@@ -238,6 +239,7 @@ HERMES_CREDENTIAL_CHECK_SECONDS = seconds(
 )  # between looks at live credentials
 HERMES_CREDENTIAL_BYTES = count("HERMES_CREDENTIAL_BYTES", 8 * KIB)  # longest query or credential of a socket
 HERMES_AUTH_THREADS = count("HERMES_AUTH_THREADS", 4)  # threads for look-ups of users and keys
+HERMES_READ_THREADS = count("HERMES_READ_THREADS", 4)  # threads for replays, history and other reads of chat
 HERMES_KEY_SEEN_SECONDS = seconds("HERMES_KEY_SEEN_SECONDS", 60)  # a key's last use is written no oftener
 HERMES_LOGIN_TRIES = count("HERMES_LOGIN_TRIES", 10)  # wrong passwords in a row for one account
 HERMES_LOGIN_ADDRESS_TRIES = count("HERMES_LOGIN_ADDRESS_TRIES", 20)  # the same from one address
@@ -306,7 +308,8 @@ HERMES_HERE_SECONDS = seconds("HERMES_HERE_SECONDS", 5)  # between words that a 
 HERMES_LAYER_LOST_SECONDS = seconds(
     "HERMES_LAYER_LOST_SECONDS", 15
 )  # layer away this long: sockets close 4011
-HERMES_DRAIN_SECONDS = seconds("HERMES_DRAIN_SECONDS", 10)  # for open streams on SIGTERM
+HERMES_DRAIN_SECONDS = seconds("HERMES_DRAIN_SECONDS", 10)  # for open streams on SIGTERM, at most
+HERMES_DRAIN_LEAST_SECONDS = seconds("HERMES_DRAIN_LEAST_SECONDS", 2)  # the same, at least
 HERMES_RATE_LIMIT = switch("HERMES_RATE_LIMIT", True)  # 0 switches all rate limits off (load tests)
 HERMES_READY_SECONDS = seconds("HERMES_READY_SECONDS", 2)  # for database and layer to answer /readyz
 
@@ -347,6 +350,9 @@ LOGGING = {
     "loggers": {
         **{name: {"level": HERMES_LOG_LEVEL} for name in ("hermes_site", "accounts", "media", "chat")},
         "django": {"level": "INFO", "handlers": [], "propagate": True},
+        "django.security.DisallowedHost": {
+            "level": "CRITICAL"
+        },  # anybody can send any Host; it is answered by 400
         "django.server": {"level": "INFO", "handlers": [], "propagate": True},
         "channels_redis": {"level": "INFO"},
     },
