@@ -1,0 +1,433 @@
+"""The two doors of the wire: an App's socket and an agent's. They read frames, call one verb, shape the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django.conf import settings
+
+from accounts.auth import agent_names
+from chat import answers, frames, joining, presence, queries, runs
+from chat.answers import Outdated
+from chat.batch import Batch
+from chat.events import FROM_GATEWAY
+from chat.journal import Joinable
+from chat.reader import Reader
+from chat.sockets import ChatSocket
+from chat.telling import ALIAS, CAP_BITS, SYNC, Told, piece_frame, piece_head, start_frame
+from chat.turns import Slot
+from hermes_site.errors import CloseCode, GatewayError, RateLimited
+
+PONG = '{"type":"pong"}'
+
+
+class AppConsumer(ChatSocket):
+    """A person's device."""
+
+    SIDE = "app"
+
+    async def admit(self) -> None:
+        """A bounded number of sockets; whom this person may write to."""
+        user_id = self.principal.user_id
+        mine = [one for one in self.gateway.sockets if one.SIDE == "app" and one.principal.user_id == user_id]
+        if settings.HERMES_RATE_LIMIT and len(mine) >= settings.HERMES_APP_SOCKETS:
+            raise RateLimited("too many sockets of this user are open", retry_after=5)
+        self.default_agent, self.agents = await agent_names(user_id)
+        self.peer_from, self.peer_to = self.default_agent, self.principal.username
+        self._bits = sum(bit for cap, bit in CAP_BITS.items() if cap in self.caps)
+        self._alias = 0 if self.caps or self.default_agent == "hermes" else ALIAS
+        if self._alias:
+            self.peer_from = "hermes"
+        self._catching_up: Any = None
+        self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
+
+    async def opened(self) -> None:
+        """Join, read, follow."""
+        self.reader.join()
+        sync = "sync" in self.caps
+        join = joining.Join(self.principal.user_id, self.reader, claims=not sync)
+        place: joining.Place = await self.gateway.journal.do(join)
+        if self.caps:
+            await self._greet(place)
+        elif place.app_cursor < place.cursor:
+            await self._replay(place.app_cursor, place.cursor, agent_only=True)
+        streams = await self._open_streams(place)
+        self.reader.start(place.cursor, place.runs, streams)
+        self.reader.follow()
+        self.let_out()
+
+    def ended(self) -> None:
+        """Be told no more."""
+        self.reader.leave()
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+
+    def take(self, text: str) -> None:
+        """One frame of the person."""
+        frame = frames.decode(text, "app", data_bytes=settings.HERMES_DATA_BYTES)
+        if isinstance(frame, frames.Ping):
+            self.good()
+            self.push(PONG)
+            return
+        if isinstance(frame, frames.Pong):
+            self.good()
+            return
+        if frame.sender != self.principal.username:
+            raise frames.BadFrame(
+                "from", "is not you", frame_id=getattr(frame, "id", None), session=frame.session
+            )
+        if isinstance(frame, frames.Message):
+            self._submit(frame)
+        elif isinstance(frame, frames.Error):
+            self._pass_error(frame)
+        else:
+            kind = type(frame).__struct_config__.tag
+            raise frames.BadFrame(
+                "type",
+                f"{kind} is not taken on this connection",
+                frame_id=getattr(frame, "id", None),
+                session=frame.session,
+            )
+
+    def _submit(self, frame: frames.Message) -> None:
+        agent = self._agent(frame)
+        item = _Submit(self, agent, frame)
+        self.gateway.journal.put(item)
+
+    def _pass_error(self, frame: frames.Error) -> None:
+        """An App's `error` goes to its agent if that is connected here; it is not stored."""
+        slot = self.gateway.journal.slots.get((self.principal.user_id, self._agent(frame)))
+        self.good()
+        if slot is not None and slot.peer is not None:
+            slot.peer.push(
+                frames.encode(
+                    frames.message_frame(
+                        message_id=frame.id, kind="error", sender=frame.sender, to=slot.name, session=frame.session,
+                        reply_to=frame.reply_to, ts=int(frame.ts), data=frame.data or {},
+                    )
+                )
+            )  # fmt: skip
+
+    def _agent(self, frame: frames.Envelope) -> str:
+        name = self.default_agent if frame.to == "hermes" else frame.to
+        if name != self.default_agent and name not in self.agents:
+            raise frames.BadFrame("to", "is no agent of yours", frame_id=frame.id, session=frame.session)
+        return name
+
+    def _emit(self, told: Told) -> None:
+        bits = self._bits
+        if self._alias and _agent_of(told) == self.default_agent:
+            bits |= ALIAS
+        for out in told.render(bits):
+            self.put(out)
+
+    def _fall_behind(self) -> None:
+        self._catching_up = self._loop.create_task(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        try:
+            await self.reader.catch_up()
+        except Exception:
+            self.close(CloseCode.INTERNAL)
+            raise
+
+    async def _greet(self, place: joining.Place) -> None:
+        """The `ready` frame, then what a `sync` App missed."""
+        from chat.presence import online_agents
+
+        since, truncated = self.since, False
+        cursors: list[int] = []
+        if "sync" in self.caps and since is not None:
+            if since > place.cursor:
+                truncated = True
+            else:
+                cursors, truncated = await queries.pool.read(
+                    queries.newest_between, self.principal.user_id, since, place.cursor,
+                    settings.HERMES_REPLAY_LIMIT, settings.HERMES_REPLAY_BYTES,
+                )  # fmt: skip
+        online = await queries.pool.read(online_agents, self.principal.user_id)
+        data = {
+            "user": self.principal.username,
+            "caps": sorted(self.caps),
+            "cursor": place.cursor,
+            "truncated": truncated,
+            "agents": [{"name": name, "online": is_online} for name, is_online in online.items()],
+        }
+        await self.write(frames.encode({"type": "ready", "data": data}))
+        if cursors:
+            await self._replay(cursors[0] - 1, place.cursor, agent_only=False)
+
+    async def _replay(self, after: int, up_to: int, *, agent_only: bool) -> None:
+        """Stored messages of a range of cursors, a page at a time, as fast as the peer reads."""
+        while after < up_to:
+            page = await queries.pool.read(
+                queries.messages_between, self.principal.user_id, after, up_to, 100
+            )
+            for told in page:
+                if agent_only and told.side == "app":
+                    continue
+                bits = self._bits | (self._alias if _agent_of(told) == self.default_agent else 0)
+                for out in told.copy(events=None).render(bits):
+                    await self.write(out.text)
+            if len(page) < 100 or page[-1].cursor is None:
+                return
+            after = page[-1].cursor
+
+    async def _open_streams(self, place: joining.Place) -> set[str]:
+        """Streams that are open: each start again, and its text so far as one piece."""
+        seqs = {ref.key: (ref, seq) for ref, seq in place.runs}
+        told: set[str] = set()
+        for key in place.streaming:
+            if key not in seqs:
+                continue
+            ref, seq = seqs[key]
+            found = await queries.pool.read(queries.stream_so_far, key, seq)
+            if found is None:
+                continue
+            start, text = found
+            sender = "hermes" if self._alias and ref.agent == self.default_agent else ref.agent
+            told.add(start["id"])
+            await self.write(frames.encode(start_frame(ref, start, sender)))
+            if text:
+                await self.write(piece_frame(piece_head(sender, ref.user, ref.session), text))
+        return told
+
+
+def _agent_of(told: Told) -> str:
+    if told.run is not None:
+        return told.run.agent
+    return str((told.notice or {}).get("from", ""))
+
+
+class _Submit(runs.Submit):
+    """A message of this socket: its outcome comes back here."""
+
+    def __init__(self, socket: AppConsumer, agent: str, frame: frames.Message) -> None:
+        who = socket.principal
+        super().__init__(who.user_id, who.username, agent, frame, socket.gateway.journal.slots)
+        self.socket = socket
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Refused, queued for an agent that is away, or taken."""
+        if error is not None:
+            self.socket.refused(error, self.frame.session, self.frame.id)
+            return
+        self.socket.good()
+        if result.queued:
+            frame = {
+                "id": frames.new_id(), "type": "error", "from": self.socket.peer_from, "to": self.username,
+                "session": self.frame.session, "reply_to": self.frame.id, "ts": self.socket.now(),
+                "data": {
+                    "code": "offline",
+                    "text": "the agent is not connected; it gets the message when it comes",
+                    "queued": True,
+                },
+            }  # fmt: skip
+            self.socket.push(frames.encode(frame))
+
+
+class AgentConsumer(ChatSocket):
+    """An agent: usually the bridge in front of a Hermes Agent."""
+
+    SIDE = "agent"
+    is_app = False
+
+    async def admit(self) -> None:
+        """Take the slot: the newest connection wins."""
+        who = self.principal
+        self.user_id = who.user_id
+        name = who.agent or "hermes"
+        default, _ = await agent_names(who.user_id)
+        self.names = {name, "hermes"} if name == default and not self.caps else {name}
+        journal = self.gateway.journal
+        slot = journal.slots.get((who.user_id, name)) or Slot(0, who.user_id, who.username, name)
+        journal.keep(slot)
+        self.slot = slot
+        self.peer_from, self.peer_to = who.username, name
+        self._joining: dict[str, _Pieces] = {}
+        self._dispatching = False
+        self._again = False
+        self.unwritten = 0
+        self.generation: int = 0
+        connecting = asyncio.ensure_future(journal.do(presence.Connect(slot, self, self.caps)))
+        try:
+            self.generation = await asyncio.shield(connecting)
+        except asyncio.CancelledError:  # the peer left while the slot was being taken: give it back
+            connecting.add_done_callback(self._give_back)
+            raise
+        self.gateway.hub.join(self)
+
+    def _give_back(self, connecting: asyncio.Future[int]) -> None:
+        if not connecting.cancelled() and connecting.exception() is None:
+            self.generation = connecting.result()
+            self.ended()
+
+    async def opened(self) -> None:
+        """Greet, then hand out what waits."""
+        if self.caps:
+            data = {
+                "user": self.principal.username,
+                "caps": sorted(self.caps),
+                "truncated": False,
+                "streams": [],
+            }
+            await self.write(frames.encode({"type": "ready", "data": data}))
+        self.let_out()
+        self.wake()
+
+    def ended(self) -> None:
+        """Let the slot go; what it had been handed has a grace time."""
+        self.gateway.hub.leave(self)
+        if self.slot.peer is self:
+            self.slot.peer = None
+        self.gateway.journal.put(presence.Disconnect(self.slot, self.generation))
+
+    def silent_for(self, now: float) -> float:
+        """A pong to a ping of the server counts for agents, where the server shows it."""
+        heard = (
+            self.last_frame if self._transport is None else max(self.last_frame, self._transport.last_heard)
+        )
+        return now - heard
+
+    def take(self, text: str) -> None:
+        """One frame of the agent."""
+        frame = frames.decode(text, "agent", data_bytes=settings.HERMES_DATA_BYTES)
+        if isinstance(frame, frames.Ping):
+            self.good()
+            self.push(PONG)
+            return
+        if isinstance(frame, frames.Pong):
+            self.good()
+            return
+        if frame.to != self.principal.username or frame.sender not in self.names:
+            field, why = (
+                ("to", "is not the user of your key")
+                if frame.sender in self.names
+                else ("from", "is not you")
+            )
+            raise frames.BadFrame(field, why, frame_id=getattr(frame, "id", None), session=frame.session)
+        session = frame.session
+        if isinstance(frame, frames.Stream):
+            pieces = self._joining.get(session)
+            if pieces is None or pieces.taken:
+                pieces = self._joining[session] = _Pieces(self, session)
+                self.gateway.journal.put(pieces)
+            pieces.texts.append(frame.data.text)
+            self.unwritten += len(frame.data.text)
+            return
+        self._joining.pop(session, None)
+        if isinstance(frame, frames.Stop | frames.Steer):
+            raise frames.BadFrame("type", "is not for this direction", frame_id=frame.id, session=session)
+        if isinstance(frame, frames.Event) and (
+            "events" not in self.caps or (frame.data or {}).get("event") in FROM_GATEWAY
+        ):
+            raise frames.BadFrame("data.event", "may not be sent by you", frame_id=frame.id, session=session)
+        self.gateway.journal.put(_AgentFrame(self, frame))
+
+    def tell(self, told: Told) -> None:
+        """A message committed elsewhere may be for this agent; its own are echoed to a `sync` agent."""
+        if told.side == "app":
+            if told.away:
+                self.wake()
+            return
+        own = told.run is not None and told.run.agent == self.slot.name
+        if own and told.message is not None and "sync" in self.caps:
+            for out in told.copy(events=None).render(SYNC):
+                self.push(out.text)
+
+    def position(self, cursor: int, runs: dict[int, int]) -> None:
+        """Another process is further than this one knows."""
+        if cursor > self.slot.handed:
+            self.wake()
+
+    def wake(self) -> None:
+        """Look for messages that wait for this agent."""
+        if self.closing is not None or not self._open:
+            return
+        if self._dispatching:
+            self._again = True
+            return
+        self._dispatching = True
+        self.gateway.journal.put(_Dispatch(self))
+
+    def dispatched(self, more: bool) -> None:
+        """A look is over."""
+        self._dispatching = False
+        if more or self._again:
+            self._again = False
+            self.wake()
+
+    def judge(self, error: BaseException | None, session: str | None, reply_to: str | None) -> None:
+        """How one of this agent's frames fared with the writer."""
+        if error is None:
+            self.good()
+        elif isinstance(error, Outdated):
+            return
+        elif isinstance(error, GatewayError) and error.wire_code != "internal":
+            self.refused(error, session, reply_to)
+        else:  # it could not be written: the agent comes back and goes on from what was
+            self.close(CloseCode.INTERNAL)
+
+
+class _Pieces(Joinable):
+    """Pieces of one stream that wait for the same commit."""
+
+    __slots__ = ("session", "slot", "socket", "texts")
+
+    def __init__(self, socket: AgentConsumer, session: str) -> None:
+        self.socket = socket
+        self.slot = socket.slot
+        self.session = session
+        self.texts: list[str] = []
+        self.taken = False
+
+    def load(self, batch: Batch) -> None:
+        batch.want_turns(self.slot)
+
+    def apply(self, batch: Batch) -> None:
+        answers.current(self.slot, self.socket.generation)
+        answers.pieces(batch, self.slot, self.session, "".join(self.texts))
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.unwritten -= sum(map(len, self.texts))
+        self.socket.judge(error, self.session, None)
+
+
+class _AgentFrame:
+    """Any other frame of an agent."""
+
+    __slots__ = ("frame", "slot", "socket")
+
+    def __init__(self, socket: AgentConsumer, frame: Any) -> None:
+        self.socket = socket
+        self.slot = socket.slot
+        self.frame = frame
+
+    def load(self, batch: Batch) -> None:
+        frame, user_id = self.frame, self.slot.user_id
+        batch.want_log(user_id)
+        batch.want_turns(self.slot)
+        batch.want_session(user_id, frame.session)
+        if isinstance(frame, frames.StreamStart | frames.Message):
+            batch.want_message(user_id, "agent", frame.id)
+        if isinstance(frame, frames.Image | frames.Voice | frames.Video | frames.File):
+            batch.want_media(user_id, frame.body["media"]["id"])
+
+    def apply(self, batch: Batch) -> None:
+        answers.current(self.slot, self.socket.generation)
+        answers.take(batch, self.slot, self.frame)
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.judge(error, self.frame.session, getattr(self.frame, "id", None))
+
+
+class _Dispatch(presence.Dispatch):
+    """A look for what waits; its outcome comes back to the socket."""
+
+    def __init__(self, socket: AgentConsumer) -> None:
+        super().__init__(socket.slot, socket.generation)
+        self.socket = socket
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.dispatched(bool(result))

@@ -1,0 +1,60 @@
+"""The parts of chat that live as long as the process: hub, journal, live sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+from chat.hub import Hub
+from chat.journal import Journal
+
+if TYPE_CHECKING:
+    from chat.sockets import ChatSocket
+
+
+class Gateway:
+    """One process' share of the gateway."""
+
+    def __init__(self) -> None:
+        self.process = uuid.uuid4()
+        self.hub = Hub()
+        self.journal = Journal(self.process, self.hub.publish)
+        self.journal.has_apps = self.hub.has_apps
+        self.sockets: set[ChatSocket] = set()
+        self.draining = False
+
+    def wake_agents(self, user_id: int) -> None:
+        """Something may wait for the agents of a user that are connected here."""
+        for slot in self.journal.slots_of_user.get(user_id, ()):
+            if slot.peer is not None:
+                slot.peer.wake()
+
+    async def close_all(self, code: int, timeout_seconds: float) -> None:
+        """Close every socket and wait until they are gone, or the time is over."""
+        for socket in list(self.sockets):
+            socket.close(code)
+        end = asyncio.get_running_loop().time() + timeout_seconds
+        while self.sockets and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # each goes in its own time
+            await asyncio.sleep(0.02)
+
+
+_running: Gateway | None = None
+
+
+def running() -> Gateway:
+    """
+    The gateway of this process.
+
+    Raises:
+        RuntimeError: Before start-up and after the end.
+    """
+    if _running is None:
+        raise RuntimeError("the gateway has not been started")
+    return _running
+
+
+def set_running(gateway: Gateway | None) -> None:
+    """Called by start-up and by the end."""
+    global _running
+    _running = gateway

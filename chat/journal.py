@@ -1,0 +1,292 @@
+"""
+The one writer of this process: it gathers what waits, commits it together, then has it told.
+
+Items are put from the event loop and written by a thread of its own with a connection of its own. While one
+batch is being committed the next one gathers; there is no other delay. A batch that fails is tried again item
+by item, so one bad item fails alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.db import Error as DatabaseProblem
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.utils import InterfaceError
+
+from chat import turnstore
+from chat.answers import Outdated
+from chat.batch import Batch, Item, NotOurs, wrote_commit
+from chat.telling import Told
+from chat.turns import Slot
+from hermes_site.errors import GatewayError, Internal, Unavailable
+
+logger = logging.getLogger(__name__)
+
+TRIES = 3
+Outcome = tuple[Item, Any, BaseException | None]
+
+
+class Committed:
+    """What a batch left: what to tell, whom to hand frames, and how each item fared."""
+
+    def __init__(self, batch: Batch | None, outcomes: list[Outcome]) -> None:
+        self.batch = batch
+        self.outcomes = outcomes
+
+
+class Waiting:
+    """An item somebody waits for."""
+
+    def __init__(self, item: Item, future: asyncio.Future[Any]) -> None:
+        self.item = item
+        self.future = future
+
+    def load(self, batch: Batch) -> None:
+        """As the item does."""
+        self.item.load(batch)
+
+    def apply(self, batch: Batch) -> Any:
+        """As the item does."""
+        return self.item.apply(batch)
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Let the waiting one go on."""
+        self.item.done(result, error)
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(result)
+        else:
+            self.future.set_exception(error)
+
+
+class Joinable:
+    """An item that may be added to until it is `taken`."""
+
+    taken: bool
+
+
+class Journal:
+    """See the module. `tell` is handed all that a commit has to say, in order, in the event loop."""
+
+    def __init__(self, process: uuid.UUID, tell: Callable[[list[Told]], None]) -> None:
+        self.process = process
+        self.slots: dict[tuple[int, str], Slot] = {}  # agents whose socket, or grace time, is here
+        self.slots_of_user: dict[int, list[Slot]] = defaultdict(list)
+        self.has_apps: Callable[[int], bool] = lambda user_id: (
+            False
+        )  # whether an App of this user follows here
+        self.lost = False  # others hold this process for dead: it writes no more
+        self._tell = tell
+        self._waiting: list[Item] = []
+        self._busy = False
+        self._work: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._commits = 0
+
+    def start(self) -> None:
+        """Begin to write. Call in the event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Write what waits, then end; timers that have not run out are dropped."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        await self._idle.wait()
+        self._work.put(None)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def put(self, item: Item) -> None:
+        """Have an item written; it hears the outcome by its `done`."""
+        self._waiting.append(item)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            assert self._loop is not None
+            self._loop.call_soon(self._hand_over)
+        elif len(self._waiting) >= settings.HERMES_WRITER_ITEMS:
+            self._room.clear()
+
+    async def do(self, item: Item) -> Any:
+        """
+        Have an item written and wait for its result; the wait may be cancelled, the write is not.
+
+        Raises:
+            GatewayError: If it was refused, or could not be written.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.put(Waiting(item, future))
+        return await future
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that writers should wait for `room`."""
+        return not self._room.is_set()
+
+    async def room(self) -> None:
+        """Wait until the writer has caught up a little."""
+        await self._room.wait()
+
+    def later(self, seconds: float, item: Item) -> None:
+        """Have an item put that much later."""
+        assert self._loop is not None
+        timer: asyncio.TimerHandle
+
+        def due() -> None:
+            self._timers.discard(timer)
+            self.put(item)
+
+        timer = self._loop.call_later(seconds, due)
+        self._timers.add(timer)
+
+    def keep(self, slot: Slot) -> None:
+        """Remember a slot whose agent connects here."""
+        self.slots[slot.user_id, slot.name] = slot
+        if slot not in self.slots_of_user[slot.user_id]:
+            self.slots_of_user[slot.user_id].append(slot)
+
+    def drop(self, slot: Slot) -> None:
+        """Let go of a slot that is somebody else's, or nobody's."""
+        if self.slots.get((slot.user_id, slot.name)) is slot:
+            del self.slots[slot.user_id, slot.name]
+        slots = self.slots_of_user.get(slot.user_id, [])
+        if slot in slots:
+            slots.remove(slot)
+        if not slots:
+            self.slots_of_user.pop(slot.user_id, None)
+
+    # In the event loop
+
+    def _hand_over(self) -> None:
+        items, self._waiting = self._waiting, []
+        for item in items:
+            if isinstance(item, Joinable):
+                item.taken = True
+        self._room.set()
+        self._work.put(items)
+
+    def _after(self, done: list[Committed]) -> None:
+        if self._waiting:
+            self._hand_over()
+        else:
+            self._busy = False
+            self._idle.set()
+        for committed in done:
+            batch = committed.batch
+            if batch is not None:
+                self._tell(batch.told)
+                for slot, text in batch.pushes:
+                    if slot.peer is not None:
+                        slot.peer.push(text)
+                for seconds, item in batch.timers:
+                    self.later(seconds, item)
+                for call in batch.calls:
+                    call()
+            for item, result, error in committed.outcomes:
+                try:
+                    item.done(result, error)
+                except Exception:
+                    logger.exception("an item could not take its outcome")
+
+    # In the writer's thread
+
+    def _run(self) -> None:
+        while (items := self._work.get()) is not None:
+            done = self._write(items)
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._after, done)
+            except RuntimeError:  # the loop has been closed under us
+                break
+        connection.close()
+
+    def _write(self, items: list[Item]) -> list[Committed]:
+        try:
+            return [self._attempt(items)]
+        except Exception as error:
+            self._recover(error)
+            if len(items) > 1:
+                logger.info("a batch of %d failed (%s): each by itself", len(items), type(error).__name__)
+        return [self._alone(item) for item in items]
+
+    def _alone(self, item: Item) -> Committed:
+        error: BaseException = Internal("could not be stored")
+        for attempt in range(TRIES):
+            try:
+                return self._attempt([item])
+            except NotOurs:
+                continue  # what it wrote to was forgotten: it sees the truth at the next try
+            except (OperationalError, InterfaceError) as problem:
+                self._recover(problem)
+                error = Unavailable("the database does not answer")
+                time.sleep(0.05 * (attempt + 1))
+            except IntegrityError as problem:
+                self._recover(problem)  # another process was first: look again
+            except Exception as problem:
+                self._recover(problem)
+                logger.exception("an item failed")
+                break
+        return Committed(None, [(item, None, error)])
+
+    def _attempt(self, items: list[Item]) -> Committed:
+        if self.lost:
+            raise NotOurs("this process is held for dead")
+        batch = Batch(self.process, turnstore.load_turns)
+        batch.slots_of_user = self.slots_of_user
+        batch.has_apps = self.has_apps
+        outcomes: list[Outcome] = []
+        number = self._commits + 1
+        try:
+            with transaction.atomic():
+                for item in items:
+                    item.load(batch)
+                batch.fetch()
+                for item in items:
+                    try:
+                        outcomes.append((item, item.apply(batch), None))
+                    except (GatewayError, Outdated) as refusal:
+                        outcomes.append((item, None, refusal))
+                batch.flush()
+                batch.count_commit(number)
+        except BaseException as error:
+            for slot in batch.slots:
+                slot.forget()
+            if isinstance(error, OperationalError | InterfaceError) and self._was_committed(number):
+                self._commits = number
+                return Committed(batch, outcomes)
+            raise
+        self._commits = number
+        return Committed(batch, outcomes)
+
+    def _was_committed(self, number: int) -> bool:
+        """Whether a commit whose answer was lost has happened."""
+        try:
+            connection.close()
+            return wrote_commit(self.process, number)
+        except DatabaseProblem:
+            return False
+
+    def _recover(self, error: Exception) -> None:
+        if isinstance(error, OperationalError | InterfaceError):
+            logger.warning("the database: %s", type(error).__name__)
+            connection.close()

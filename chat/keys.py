@@ -1,0 +1,25 @@
+"""Primary keys that a process makes by itself, so that rows which name each other go out in one batch."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+
+_RANDOM_BITS = 20
+_lock = threading.Lock()
+_last = 0
+
+
+def new_key() -> int:
+    """
+    Return a positive 63-bit integer, rising within this process and, roughly, with time.
+
+    Two processes can make the same one in the same millisecond (one in a million then): the insert fails
+    on the primary key, and the journal tries that item again with new keys. No order is read out of keys.
+    """
+    global _last
+    with _lock:
+        stamp = (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+        _last = max(_last + 1, stamp)
+        return _last

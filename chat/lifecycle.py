@@ -1,0 +1,111 @@
+"""What lives as long as the process: start-up, the clocks, drain and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from django.conf import settings
+
+from accounts.auth import invalid_now
+from chat import gateway, processes, queries
+from chat.gateway import Gateway
+from chat.runs import Expire
+from hermes_site.errors import CloseCode
+
+logger = logging.getLogger(__name__)
+
+TICKS_A_HEARTBEAT = 30
+_clocks: set[asyncio.Task[None]] = set()
+
+
+async def startup() -> None:
+    """Register this process, begin to write, and end what dead processes left open."""
+    here = Gateway()
+    await asyncio.to_thread(processes.register, here.process)
+    here.journal.start()
+    gateway.set_running(here)
+    await processes.bury_dead(here, at_once=True)
+    _keep(_every(settings.HERMES_PROCESS_BEAT_SECONDS, lambda: _beat(here)))
+    _keep(_every(min(1.0, settings.HERMES_HEARTBEAT_SECONDS / TICKS_A_HEARTBEAT), lambda: _look(here)))
+    _keep(_every(settings.HERMES_CREDENTIAL_CHECK_SECONDS, lambda: _check_credentials(here)))
+    _keep(_every(min(60.0, max(1.0, settings.HERMES_QUEUE_SECONDS / 10)), lambda: _expire(here)))
+
+
+async def drain() -> None:
+    """Take no new sockets, give open streams their time, tell every peer that this process goes away."""
+    here = gateway.running()
+    here.draining = True
+    begun = time.monotonic()
+    least, most = settings.HERMES_DRAIN_LEAST_SECONDS, settings.HERMES_DRAIN_SECONDS
+    while (waited := time.monotonic() - begun) < most:
+        open_streams = any(slot.open for slot in here.journal.slots.values())
+        if not open_streams or (waited >= least and not open_streams):
+            break
+        await asyncio.sleep(0.05)
+    await here.close_all(CloseCode.GOING_AWAY, timeout_seconds=3)
+
+
+async def shutdown() -> None:
+    """Stop the clocks, write what waits, sign off."""
+    here = gateway.running()
+    here.draining = True
+    for clock in list(_clocks):
+        clock.cancel()
+    await asyncio.gather(*_clocks, return_exceptions=True)
+    await here.close_all(CloseCode.GOING_AWAY, timeout_seconds=1)
+    await here.journal.stop()
+    queries.pool.close()
+    await asyncio.to_thread(processes.sign_off, here.process)
+    gateway.set_running(None)
+
+
+def _keep(clock: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(clock)
+    _clocks.add(task)
+    task.add_done_callback(_clocks.discard)
+
+
+async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something again and again; one failure is logged and not the end."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception:
+            logger.exception("a clock's work failed")
+
+
+async def _beat(here: Gateway) -> None:
+    await processes.beat(here)
+    await processes.bury_dead(here, at_once=False)
+
+
+async def _look(here: Gateway) -> None:
+    """Heartbeats and expired tokens, by the loop's monotonic clock and the wall clock."""
+    now, wall = asyncio.get_running_loop().time(), time.time()
+    for socket in list(here.sockets):
+        expires = socket.principal.expires_at
+        if expires is not None and wall >= expires:
+            socket.close(CloseCode.TOKEN_EXPIRED)
+        elif socket.silent_for(now) > settings.HERMES_HEARTBEAT_SECONDS:
+            socket.close(CloseCode.SILENT)
+
+
+async def _check_credentials(here: Gateway) -> None:
+    """Keys revoked, users disabled, passwords changed: by whatever way it was done."""
+    principals = {socket.principal for socket in here.sockets}
+    if not principals:
+        return
+    bad = await invalid_now(principals)
+    for socket in list(here.sockets):
+        if (code := bad.get(socket.principal)) is not None:
+            socket.close(code)
+
+
+async def _expire(here: Gateway) -> None:
+    while await here.journal.do(Expire()):
+        pass

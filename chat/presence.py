@@ -1,0 +1,298 @@
+"""Which agent is connected where: taking a slot, letting it go, handing out what waits. For the writer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from accounts.auth import find_agent_names
+from chat import ends, frames, rows
+from chat.answers import wait_for_more
+from chat.batch import Batch
+from chat.keys import new_key
+from chat.models import LIVE, AgentSlot, Process, Run, RunStatus
+from chat.telling import RunRef, Told
+from chat.turns import Peer, Slot, Turn
+from hermes_site.errors import CloseCode, RateLimited
+
+HAND_OUT_ROWS = 100
+
+
+class Quiet:
+    """An item nobody waits for."""
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Nothing to hear."""
+
+
+class Connect(Quiet):
+    """
+    An agent takes its slot; the newest connection wins.
+
+    Its live turns become this process'. The result is the generation that was in the slot before.
+
+    Raises:
+        RateLimited: If this name was taken over too often: two bridges chase each other.
+    """
+
+    def __init__(self, slot: Slot, peer: Peer, caps: frozenset[str]) -> None:
+        self.slot = slot
+        self.peer = peer
+        self.caps = caps
+
+    def load(self, batch: Batch) -> None:
+        """The slot's row is locked in `apply`, after all logs."""
+        batch.want_log(self.slot.user_id)
+
+    def apply(self, batch: Batch) -> int:
+        """Take the slot and its runs."""
+        slot = self.slot
+        row = (
+            AgentSlot.objects.select_for_update(no_key=rows.is_postgresql())
+            .filter(user_id=slot.user_id, name=slot.name)
+            .first()
+        )
+        if row is None:
+            row = AgentSlot(id=new_key(), user_id=slot.user_id, name=slot.name)
+        recent = self._takeovers(row, batch.ts)
+        row.generation += 1
+        row.process = batch.process
+        row.caps = ",".join(sorted(self.caps))
+        row.connected_at, row.gone_at = batch.now, None
+        row.takeovers = json.dumps(recent)
+        row.save()
+        slot.key, slot.generation, slot.caps = row.pk, row.generation, self.caps
+        slot.dropping = {}
+        slot.handed = 0
+        Run.objects.filter(
+            user_id=slot.user_id, agent=slot.name, status__in=LIVE, delivered_at__isnull=False
+        ).update(owner=batch.process, epoch=row.generation)
+        slot.forget()
+        batch.want_turns(slot)
+        batch.load_turns(slot)
+        for turn in slot.all_turns():
+            if turn.answered and turn.stream is None and not self.caps & {"events", "control"}:
+                wait_for_more(batch, slot, turn)
+        batch.later(settings.HERMES_STREAM_GRACE_SECONDS, EndStale(slot, row.generation - 1))
+        tell_presence(batch, slot, online=True)
+        generation, peer = row.generation, self.peer
+
+        def seat() -> None:
+            if slot.generation == generation:
+                old, slot.peer = slot.peer, peer
+                if old is not None and old is not peer:
+                    old.close(CloseCode.REPLACED)
+
+        batch.call(seat)
+        return row.generation
+
+    def _takeovers(self, row: AgentSlot, now: float) -> list[float]:
+        """The latest takeovers, this one included where it is one."""
+        window = settings.HERMES_TAKEOVER_SECONDS
+        recent = [moment for moment in json.loads(row.takeovers) if moment > now - window]
+        if len(recent) >= settings.HERMES_TAKEOVER_LIMIT:
+            wait = window - (now - recent[-1])
+            raise RateLimited("this agent name was taken over too often", retry_after=max(1, round(wait)))
+        alive = row.process is not None and Process.objects.filter(uuid=row.process).exists()
+        return [*recent, now] if alive else recent
+
+
+class Disconnect(Quiet):
+    """An agent's socket has ended; what it had been handed has a grace time."""
+
+    def __init__(self, slot: Slot, generation: int) -> None:
+        self.slot = slot
+        self.generation = generation
+
+    def load(self, batch: Batch) -> None:
+        """Nothing: the update is conditional."""
+
+    def apply(self, batch: Batch) -> None:
+        """Empty the slot unless somebody newer sits in it."""
+        slot = self.slot
+        gone = AgentSlot.objects.filter(
+            user_id=slot.user_id, name=slot.name, generation=self.generation, process=batch.process
+        ).update(process=None, gone_at=batch.now)
+        if gone:
+            batch.later(settings.HERMES_STREAM_GRACE_SECONDS, EndStale(slot, self.generation))
+            tell_presence(batch, slot, online=False)
+
+
+class EndStale(Quiet):
+    """
+    The grace time of a connection is over: what was last heard on it, or before, has ended.
+
+    Turns that an agent with `sync` had not begun go back to the queue instead.
+    """
+
+    def __init__(self, slot: Slot, generation: int) -> None:
+        self.slot = slot
+        self.generation = generation
+
+    def load(self, batch: Batch) -> None:
+        """The user's numbers and the agent's turns."""
+        batch.want_log(self.slot.user_id)
+        batch.want_turns(self.slot)
+
+    def apply(self, batch: Batch) -> None:
+        """End what was not taken up again."""
+        slot = self.slot
+        owned = set(
+            Run.objects.filter(
+                user_id=slot.user_id, agent=slot.name, status__in=LIVE, owner=batch.process
+            ).values_list("id", flat=True)
+        )
+        for turn in list(slot.all_turns()):
+            if turn.key not in owned:
+                slot.remove(turn)  # another process has taken it over
+            elif turn.heard <= self.generation:
+                end_lost(batch, slot, turn)
+
+
+def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
+    """End a turn whose agent is gone: complete if it was answered, back to the queue, or interrupted."""
+    if turn.answered and turn.stream is None:
+        ends.end_turn(batch, slot, turn, "completed")
+        return
+    if not turn.begun and "sync" in slot.caps and turn.ref.reply_to is not None:
+        batch.update_run(turn.key, status=RunStatus.QUEUED, owner=None, delivered_at=None)
+        slot.remove(turn)
+        slot.handed = 0
+        return
+    reply_to = turn.ref.reply_to
+    if turn.stream is not None:
+        slot.dropping[turn.ref.session] = False
+        reply_to = turn.stream.reply_to or reply_to
+    text = "the agent went away before it had finished; what it had said is kept"
+    if turn.stream is None:
+        text = "the agent went away before it answered"
+    error = ends.notice_error(
+        batch, slot, session=turn.ref.session, reply_to=reply_to, code="offline", text=text, queued=False
+    )
+    ends.end_turn(
+        batch, slot, turn, "interrupted", code="agent_gone", text=text, error=error, interrupted=True
+    )
+
+
+class Dispatch(Quiet):
+    """
+    Hand an agent what waits for it, oldest first; `delivered_at` is committed before the frame is written.
+
+    The result says whether more may wait.
+    """
+
+    def __init__(self, slot: Slot, generation: int) -> None:
+        self.slot = slot
+        self.generation = generation
+
+    def load(self, batch: Batch) -> None:
+        """The user's numbers, so that no message can come between, and the agent's turns."""
+        batch.want_log(self.slot.user_id)
+        batch.want_turns(self.slot)
+
+    def apply(self, batch: Batch) -> bool:
+        """Take the next ones up as turns."""
+        slot = self.slot
+        if slot.generation != self.generation:
+            return False
+        last, _ = batch.cursors(slot.user_id)
+        if slot.handed == last:
+            return False
+        runs = list(
+            Run.objects.filter(
+                user_id=slot.user_id, agent=slot.name, status=RunStatus.QUEUED, delivered_at__isnull=True,
+                user_message__cursor__gt=slot.handed,
+            )
+            .select_related("session", "user_message")
+            .order_by("user_message__cursor")[: HAND_OUT_ROWS + 1]
+        )  # fmt: skip
+        for run in runs[:HAND_OUT_ROWS]:
+            question = run.user_message
+            assert question is not None and question.cursor is not None
+            ref = RunRef(
+                run.pk, run.public_id, run.session.public_id, slot.name, slot.username, question.public_id
+            )
+            status = RunStatus.QUEUED if slot.active(run.session_id) else RunStatus.RUNNING
+            turn = Turn(run.pk, ref, run.session_id, run.ordinal, status, slot.generation)
+            turn.narrative.last_seq = run.last_seq
+            slot.add(turn)
+            batch.claim(turn)
+            batch.update_run(
+                run.pk, status=status, owner=rows.unique(batch.process), epoch=slot.generation,
+                delivered_at=rows.moment(batch.now),
+            )  # fmt: skip
+            frame = frames.message_frame(
+                message_id=question.public_id, kind=question.type, sender=slot.username, to=slot.name,
+                session=run.session.public_id, reply_to=question.reply_to, ts=question.ts,
+                data=frames.read_data(question.data), replace_from=question.replace_from,
+            )  # fmt: skip
+            hand_out(batch, slot, turn, frame, question.cursor)
+        more = len(runs) > HAND_OUT_ROWS
+        slot.handed = runs[HAND_OUT_ROWS - 1].user_message.cursor if more else last
+        return more
+
+
+def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor: int) -> None:
+    """Have a message handed to its agent, and watch for signs of life of its turn."""
+    if "sync" in slot.caps:
+        frame = {**frame, "cursor": cursor}
+    batch.push(slot, frames.encode(frame))
+    batch.later(settings.HERMES_ANSWER_SECONDS, Silence(slot, turn))
+
+
+class Silence(Quiet):
+    """Nothing has been heard of a turn for a set time: its Apps get a notice, and the turn lives on."""
+
+    def __init__(self, slot: Slot, turn: Turn) -> None:
+        self.slot = slot
+        self.turn = turn
+
+    def load(self, batch: Batch) -> None:
+        """The agent's turns."""
+        batch.want_turns(self.slot)
+
+    def apply(self, batch: Batch) -> None:
+        """Tell it once per silence; waiting behind another turn is none."""
+        slot, limit = self.slot, settings.HERMES_ANSWER_SECONDS
+        turn = slot.get(self.turn.session, self.turn.key)
+        if turn is None:
+            return
+        silent = batch.monotonic - turn.sign
+        if turn.status == RunStatus.QUEUED:
+            silent = 0.0
+        if silent < limit * 0.99:
+            turn.told_silence = False
+            batch.later(limit - silent, Silence(slot, turn))
+            return
+        if not turn.told_silence:
+            turn.told_silence = True
+            reply_to = turn.ref.reply_to or (turn.stream.reply_to if turn.stream else None)
+            text = f"the agent has shown no sign of life for {limit:g} seconds"
+            error = ends.notice_error(
+                batch, slot, session=turn.ref.session, reply_to=reply_to, code="timeout", text=text
+            )
+            batch.tell(Told(slot.user_id, notice=error))
+        batch.later(limit, Silence(slot, turn))
+
+
+def online_agents(user_id: int) -> dict[str, bool]:
+    """The names of a user's agents and whether each is connected."""
+    default, names = find_agent_names(user_id)
+    alive = set(
+        AgentSlot.objects.filter(
+            user_id=user_id, process__in=Process.objects.filter(lease__gt=timezone.now()).values("uuid")
+        ).values_list("name", flat=True)
+    )
+    return {name: name in alive for name in (names or (default,))}
+
+
+def tell_presence(batch: Batch, slot: Slot, *, online: bool) -> None:
+    """Tell Apps with `events` that an agent came or went."""
+    frame = {
+        "id": frames.new_id(), "type": "event", "from": slot.name, "to": slot.username, "session": "-",
+        "ts": int(batch.ts), "data": {"event": "agent.online" if online else "agent.offline", "agent": slot.name},
+    }  # fmt: skip
+    batch.tell(Told(slot.user_id, notice=frame))

@@ -1,0 +1,10 @@
+"""The addresses of the two chat sockets."""
+
+from django.urls import path
+
+from chat.consumers import AgentConsumer, AppConsumer
+
+websocket_urlpatterns = [
+    path("ws/app", AppConsumer.as_asgi()),
+    path("ws/agent", AgentConsumer.as_asgi()),
+]
