@@ -110,6 +110,8 @@ def ogg_seconds(file: BinaryIO, size: int) -> float | None:
         rate, skipped = int.from_bytes(head[at + 12 : at + 16], "little"), 0
     elif (at := head.find(b"Speex   ")) >= 0:
         rate, skipped = int.from_bytes(head[at + 36 : at + 40], "little"), 0
+    elif (at := head.find(b"\x7fFLAC")) >= 0:
+        rate, skipped = int.from_bytes(head[at + 27 : at + 30], "big") >> 4, 0
     else:
         return None
     file.seek(max(0, size - 65536 - 4096))  # a page has at most 65,307 bytes

@@ -79,6 +79,8 @@ VORBIS = b"\x01vorbis" + struct.pack("<IBI", 0, 1, 44100)
         (samples.ogg(samples.opus_header(312), 100, 48000 * 4 + 312), "audio/ogg", 4.0),
         (samples.ogg(samples.opus_header(312), 48000 * 4 + 312, -1), "audio/ogg", 4.0),
         (samples.ogg(VORBIS, 88200), "audio/ogg", 2.0),
+        (samples.ogg(b"Speex   " + bytes(28) + struct.pack("<I", 16000), 32000), "audio/ogg", 2.0),
+        (samples.ogg(b"\x7fFLAC" + bytes(22) + (44100 << 4).to_bytes(3, "big"), 88200), "audio/ogg", 2.0),
         (b"fLaC" + bytes(14) + (44100 << 44 | 441000).to_bytes(8, "big") + bytes(16), "audio/flac", 10.0),
         (samples.mp4(*SOUND, seconds=7, brand=b"M4A "), "audio/mp4", 7.0),
         (samples.mp4(*SOUND, more=IN_PIECES) + PLAIN_RUN * 2, "audio/mp4", 5.0),
