@@ -5,7 +5,7 @@ import datetime
 import time
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -15,9 +15,8 @@ from hermes_site.errors import CloseCode, Forbidden, Unauthorized
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_an_access_token_is_its_user() -> None:
+async def test_an_access_token_is_its_user(alice: User) -> None:
     """With the scopes of an App, and the time of its end."""
-    alice = await User.objects.acreate(username="alice")
     principal = await auth.authenticate(tokens.access(alice))
     assert (principal.user_id, principal.username, principal.kind) == (alice.pk, "alice", "token")
     assert principal.scopes == {"chat", "media"}
@@ -25,27 +24,41 @@ async def test_an_access_token_is_its_user() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_key_is_its_user_and_its_agent() -> None:
+async def test_a_key_is_its_user_and_its_agent(alice: User) -> None:
     """Asynchronously too, from the threads of authentication."""
-    alice = await User.objects.acreate(username="alice")
-    new = keys.generate()
-    key = await ApiKey.objects.acreate(user=alice, agent="work", prefix=new.prefix, digest=new.digest)
-    principal = await auth.authenticate(new.text)
+    key, text = await auth.in_thread(lambda: services.create_key(alice, agent="work"))
+    principal = await auth.authenticate(text)
     assert (principal.username, principal.agent, principal.key_id) == ("alice", "work", key.pk)
     assert principal.scopes == {"agent", "media"}
     assert principal.expires_at is None
-    assert hash(principal) == hash(await auth.authenticate(new.text))
+    assert hash(principal) == hash(await auth.authenticate(text))
+    assert await auth.invalid_now([principal]) == {}
+    assert await auth.agent_names(alice.pk) == ("work", ("work",))
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_the_threads_end_and_begin_again() -> None:
+async def test_the_threads_end_and_begin_again(alice: User) -> None:
     """Closing leaves nothing open, and the next call works."""
-    alice = await User.objects.acreate(username="alice")
     token = tokens.access(alice)
     assert await auth.authenticate(token)
     await asyncio.to_thread(auth.close)
     assert auth.threads._connections == []
     assert await auth.authenticate(token)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_connection_that_was_cut_is_made_anew(alice: User) -> None:
+    """A database that restarted costs nobody a refusal."""
+    token = tokens.access(alice)
+    calls = []
+
+    def look() -> User:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OperationalError("the server closed the connection")
+        return auth.find(token)[0]
+
+    assert await auth.in_thread(look) == alice
 
 
 def test_c14_a_token_of_a_deleted_user_is_refused(alice: User) -> None:
@@ -131,7 +144,7 @@ def test_the_last_use_of_a_key_is_written_now_and_then(alice: User) -> None:
 
 def test_live_credentials_that_are_no_longer_good_are_found(alice: User, bob: User) -> None:
     """Revoked, deleted and disabled end with 4403, a new epoch and an end in time with 4401, the rest goes on."""
-    good_key, good = services.create_key(alice)
+    _, good = services.create_key(alice)
     revoked_key, revoked = services.create_key(alice, agent="two")
     deleted_key, deleted = services.create_key(alice, agent="three")
     principals = {

@@ -101,9 +101,7 @@ async def test_c14_wrong_kinds_are_refused(alice: User, token: str, key: str) ->
 
 async def test_a_program_with_a_chat_key_is_an_app(alice: User) -> None:
     """The scope `chat` opens /ws/app, and only that."""
-    from asgiref.sync import sync_to_async
-
-    _, text = await sync_to_async(services.create_key)(alice, scope_names=("chat",))
+    _, text = await auth.in_thread(lambda: services.create_key(alice, scope_names=("chat",)))
     assert (await knock("/ws/app", f"token={text}".encode()))["principal"].kind == "key"
     assert (await knock("/ws/agent", f"api_key={text}".encode()))[0] == 403
 
@@ -137,7 +135,7 @@ async def test_c14_good_and_bad_together_are_refused(token: str) -> None:
 
 async def test_a_disabled_user_is_told_403(alice: User, token: str) -> None:
     """So that a page asks for a login."""
-    await User.objects.filter(pk=alice.pk).aupdate(is_active=False)
+    await auth.in_thread(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
     assert (await knock("/ws/app", f"token={token}".encode()))[0] == 403
 
 
