@@ -40,11 +40,13 @@ class AppConsumer(ChatSocket):
         if self._alias:
             self.peer_from = "hermes"
         self._catching_up: Any = None
+        self._unmoved: list[Told] = []
         self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
 
     async def opened(self) -> None:
         """Join, read, follow."""
         self.reader.join()
+        await self.gateway.hub.joined(self.principal.user_id)
         sync = "sync" in self.caps
         join = joining.Join(self.principal.user_id, self.reader, claims=not sync)
         place: joining.Place = await self.gateway.journal.do(join)
@@ -116,6 +118,30 @@ class AppConsumer(ChatSocket):
         return name
 
     def _emit(self, told: Told) -> None:
+        """Show it; an agent's message that another process committed only once it counts as handed."""
+        if self._unmoved or (told.away and told.side == "agent" and told.message is not None):
+            self._unmoved.append(told)
+            if len(self._unmoved) == 1:
+                self._move()
+            return
+        self._show(told)
+
+    def _move(self) -> None:
+        cursor = max(told.cursor or 0 for told in self._unmoved)
+        self.gateway.journal.put(_Move(self, cursor, len(self._unmoved)))
+
+    def moved(self, count: int, error: BaseException | None) -> None:
+        """The first so many of what waits may be shown."""
+        if error is not None:
+            self.close(CloseCode.INTERNAL)
+            return
+        shown, self._unmoved = self._unmoved[:count], self._unmoved[count:]
+        for told in shown:
+            self._show(told)
+        if self._unmoved:
+            self._move()
+
+    def _show(self, told: Told) -> None:
         bits = self._bits
         if self._alias and _agent_of(told) == self.default_agent:
             bits |= ALIAS
@@ -227,6 +253,19 @@ class _Submit(runs.Submit):
             self.socket.push(frames.encode(frame))
 
 
+class _Move(joining.MoveAppCursor):
+    """Messages committed elsewhere count as handed before they are shown."""
+
+    def __init__(self, socket: AppConsumer, cursor: int, count: int) -> None:
+        super().__init__(socket.principal.user_id, cursor)
+        self.socket = socket
+        self.count = count
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Go on showing."""
+        self.socket.moved(self.count, error)
+
+
 class AgentConsumer(ChatSocket):
     """An agent: usually the bridge in front of a Hermes Agent."""
 
@@ -257,6 +296,10 @@ class AgentConsumer(ChatSocket):
             connecting.add_done_callback(self._give_back)
             raise
         self.gateway.hub.join(self)
+        if self.gateway.hub.beyond is not None:
+            self.gateway.hub.beyond.say(
+                {"kind": "seated", "user": who.user_id, "agent": name, "generation": self.generation}
+            )
 
     def _give_back(self, connecting: asyncio.Future[int]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chat.hub import Hub
 from chat.journal import Journal
+from hermes_site.errors import CloseCode
 
 if TYPE_CHECKING:
     from chat.sockets import ChatSocket
@@ -29,6 +30,18 @@ class Gateway:
         for slot in self.journal.slots_of_user.get(user_id, ()):
             if slot.peer is not None:
                 slot.peer.wake()
+
+    def heard(self, word: dict[str, Any]) -> None:
+        """Another process has said something that is not about what was told."""
+        if word["kind"] == "seated":
+            slot = self.journal.slots.get((word["user"], word["agent"]))
+            if slot is not None and slot.generation < word["generation"] and slot.peer is not None:
+                slot.peer.close(CloseCode.REPLACED)
+
+    def layer_lost(self) -> None:
+        """Nothing of other processes can be heard: peers do better elsewhere, or later."""
+        for socket in list(self.sockets):
+            socket.close(CloseCode.INTERNAL)
 
     async def close_all(self, code: int, timeout_seconds: float) -> None:
         """Close every socket and wait until they are gone, or the time is over."""

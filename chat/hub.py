@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Protocol
+from typing import Any, Protocol
 
 from chat.telling import Told
 
@@ -16,6 +16,9 @@ class Listener(Protocol):
 
     def tell(self, told: Told) -> None:
         """Take one committed thing; never waits."""
+
+    def position(self, cursor: int, runs: dict[int, int]) -> None:
+        """Another process says how far it has told."""
 
 
 class Hub:
@@ -31,6 +34,11 @@ class Hub:
         readers.add(reader)
         if len(readers) == 1 and self.beyond is not None:
             self.beyond.here(reader.user_id)
+
+    async def joined(self, user_id: int) -> None:
+        """Wait until other processes' words for this user reach this one."""
+        if self.beyond is not None:
+            await self.beyond.joined(user_id)
 
     def leave(self, reader: Listener) -> None:
         """This reader is told no more."""
@@ -79,5 +87,14 @@ class Beyond(Protocol):
     def gone(self, user_id: int) -> None:
         """It has none any more."""
 
+    async def joined(self, user_id: int) -> None:
+        """Wait until what others tell of a user reaches this process."""
+
     def publish(self, told: list[Told]) -> None:
         """Send hints of what was committed here."""
+
+    def say(self, word: dict[str, Any]) -> None:
+        """Say something to all processes."""
+
+    async def stop(self) -> None:
+        """End."""

@@ -8,10 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.conf import settings
 
 from accounts.auth import invalid_now
 from chat import gateway, processes, queries
+from chat.beyond import Beyond
 from chat.gateway import Gateway
 from chat.runs import Expire
 from hermes_site.errors import CloseCode
@@ -29,6 +31,12 @@ async def startup() -> None:
     here.journal.start()
     gateway.set_running(here)
     await processes.bury_dead(here, at_once=True)
+    layer = get_channel_layer()
+    if not isinstance(layer, InMemoryChannelLayer):
+        beyond = Beyond(layer, here.process.hex, here.hub, here.heard, here.layer_lost)
+        await beyond.start()
+        here.hub.beyond = beyond
+        _keep(_every(settings.HERMES_POSITION_SECONDS, lambda: _poll(here)))
     _keep(_every(settings.HERMES_PROCESS_BEAT_SECONDS, lambda: _beat(here)))
     _keep(_every(min(1.0, settings.HERMES_HEARTBEAT_SECONDS / TICKS_A_HEARTBEAT), lambda: _look(here)))
     _keep(_every(settings.HERMES_CREDENTIAL_CHECK_SECONDS, lambda: _check_credentials(here)))
@@ -58,6 +66,8 @@ async def shutdown() -> None:
     await asyncio.gather(*_clocks, return_exceptions=True)
     await here.close_all(CloseCode.GOING_AWAY, timeout_seconds=1)
     await here.journal.stop()
+    if here.hub.beyond is not None:
+        await here.hub.beyond.stop()
     queries.pool.close()
     await asyncio.to_thread(processes.sign_off, here.process)
     gateway.set_running(None)
@@ -104,6 +114,17 @@ async def _check_credentials(here: Gateway) -> None:
     for socket in list(here.sockets):
         if (code := bad.get(socket.principal)) is not None:
             socket.close(code)
+
+
+async def _poll(here: Gateway) -> None:
+    """A hint may get lost: look whether anything waits for an agent that is connected here."""
+    slots = {(slot.user_id, slot.name): slot for slot in here.journal.slots.values() if slot.peer is not None}
+    if not slots:
+        return
+    cursors = await queries.pool.read(queries.last_cursors, sorted({user_id for user_id, _ in slots}))
+    for slot in slots.values():
+        if slot.peer is not None and cursors.get(slot.user_id, 0) > slot.handed:
+            slot.peer.wake()
 
 
 async def _expire(here: Gateway) -> None:

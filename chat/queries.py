@@ -14,10 +14,11 @@ from django.db.models import Q, QuerySet
 from chat import events as run_events
 from chat import frames
 from chat.events import Event
-from chat.models import LIVE, JournalRow, Message, Run
+from chat.models import LIVE, JournalRow, Message, Run, UserLog
 from chat.telling import RunRef, Told
 
 T = TypeVar("T")
+CHUNK = 500  # users in one statement
 
 
 class Pool:
@@ -158,6 +159,15 @@ def page(user_id: int, session: str | None, before: int | None, limit: int) -> t
         rows = rows.filter(cursor__lt=before)
     newest = list(rows.order_by("-cursor")[: limit + 1])
     return [told_message(message) for message in newest[:limit][::-1]], len(newest) > limit
+
+
+def last_cursors(users: list[int]) -> dict[int, int]:
+    """The last cursor of each of these users."""
+    found: dict[int, int] = {}
+    for start in range(0, len(users), CHUNK):
+        rows = UserLog.objects.filter(user_id__in=users[start : start + CHUNK])
+        found.update(rows.values_list("user_id", "last_cursor"))
+    return found
 
 
 def live_runs(user_id: int) -> list[tuple[RunRef, int]]:

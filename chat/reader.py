@@ -183,7 +183,7 @@ def _missed(
             found.append(_of_events(user_id, run, before))
         streams.update(start["id"] for start in map(_start, before) if start is not None)
         streamed = message.was_streamed and message_id in streams
-        found.append(message.copy(streamed=streamed))
+        found.append(message.copy(streamed=streamed, away=True))
     found.extend(_of_events(user_id, refs[key], events) for key, events in rest.items() if events)
     return found
 
