@@ -72,7 +72,7 @@ class Demo:
             turn.remarks.append(text)
         return run_id in self._turns
 
-    async def approve(self, run_id: str, choice: str) -> None:
+    async def approve(self, run_id: str, request_id: str, choice: str) -> None:
         """Nothing: the demo agent never asks."""
 
     async def close(self) -> None:

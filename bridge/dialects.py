@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 from bridge import events
@@ -14,6 +15,7 @@ INTERRUPTED = events.Failed(
     "internal",
     "interrupted",
 )
+MADE_UP = ".request."
 STATUS_OF_END = {"completed", "failed", "cancelled", "interrupted"}
 
 
@@ -53,8 +55,8 @@ class Hermes022(Hermes019):
         return body
 
     def headers(self, order: Order) -> dict[str, str]:
-        """The key of the intention, made of printable ASCII whatever the message's id is made of."""
-        return {"Idempotency-Key": f"{order.session_id}.{order.key.encode().hex()}"[:255]}
+        """The key of the intention: printable ASCII and short, whatever the message's id is made of."""
+        return {"Idempotency-Key": sha256(f"{order.session_id} {order.key}".encode()).hexdigest()}
 
 
 def dialect_of(capabilities: dict[str, Any]) -> Hermes019:
@@ -63,6 +65,11 @@ def dialect_of(capabilities: dict[str, Any]) -> Hermes019:
     if isinstance(features, dict) and features.get("runs_idempotency"):
         return Hermes022()
     return Hermes019()
+
+
+def made_up(run_id: str, request_id: str) -> bool:
+    """Whether a request's id is ours: 0.19 gives them none."""
+    return request_id.startswith(run_id + MADE_UP)
 
 
 def _body(order: Order) -> dict[str, Any]:
@@ -183,7 +190,7 @@ class Translator:
         self._requests += 1
         choices = raw.get("choices")
         return events.ApprovalRequest(
-            _text(raw, "request_id") or f"{self._run_id}.{self._requests}",
+            _text(raw, "request_id") or f"{self._run_id}{MADE_UP}{self._requests}",
             _text(raw, "command"),
             _text(raw, "description"),
             tuple(str(choice) for choice in choices) if isinstance(choices, list) else ("once", "deny"),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from bridge import events
-from bridge.dialects import STATUS_OF_END, Hermes019, Translator, dialect_of
+from bridge.dialects import STATUS_OF_END, Hermes019, Translator, dialect_of, made_up
 from bridge.events import Order, Refused
 
 log = logging.getLogger("bridge.hermes")
@@ -159,9 +159,12 @@ class Hermes:
         response = await self._insist("POST", _of(run_id, "steer"), safe=False, content=content)
         return response.status_code == 200
 
-    async def approve(self, run_id: str, choice: str) -> None:
+    async def approve(self, run_id: str, request_id: str, choice: str) -> None:
         """Answer the open approval request of a run."""
-        content = json.dumps({"choice": choice}).encode()
+        body = {"choice": choice}
+        if not made_up(run_id, request_id):
+            body["request_id"] = request_id
+        content = json.dumps(body).encode()
         _good(await self._insist("POST", _of(run_id, "approval"), safe=False, content=content))
 
     def _events(self, run_id: str, seen: str | None) -> Any:

@@ -40,7 +40,7 @@ class Agent(Protocol):
     async def steer(self, run_id: str, text: str) -> bool:
         """Add a remark to a running turn; False when it cannot be taken."""
 
-    async def approve(self, run_id: str, choice: str) -> None:
+    async def approve(self, run_id: str, request_id: str, choice: str) -> None:
         """Answer the open approval request of a turn."""
 
     async def close(self) -> None:
@@ -190,9 +190,10 @@ class Turns:
 
     def approve(self, turn: Turn, choice: str) -> None:
         """Answer the open request of a turn."""
+        if turn.request_id is not None:
+            self._spawn(self._approve(turn, turn.request_id, choice))
         turn.request_id = None
         turn.answer.answered()
-        self._spawn(self._approve(turn, choice))
 
     def _queue(self, turn: Turn) -> None:
         """Behind the turns of the same session, if there are any."""
@@ -293,9 +294,9 @@ class Turns:
         except Refused as error:
             log.warning("the agent did not take the stop of turn %s: %s", turn.key[1], error.text)
 
-    async def _approve(self, turn: Turn, choice: str) -> None:
+    async def _approve(self, turn: Turn, request_id: str, choice: str) -> None:
         try:
-            await self._agent.approve(turn.run_id or "", choice)
+            await self._agent.approve(turn.run_id or "", request_id, choice)
         except Refused as error:
             log.warning("the agent did not take the answer to its request: %s", error.text)
 

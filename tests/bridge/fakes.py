@@ -206,8 +206,8 @@ class FakeHermes:
         self.steered.append((run_id, text))
         return self.can_steer
 
-    async def approve(self, run_id: str, choice: str) -> None:
-        self.approved.append((run_id, choice))
+    async def approve(self, run_id: str, request_id: str, choice: str) -> None:
+        self.approved.append((request_id, choice))
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -588,7 +588,7 @@ async def test_events_tell_of_tools_and_carry_approvals(full: FakeGateway, path:
         await connection.control("event", id="e2", reply_to="m1", data=answer)
         await connection.control("event", id="e3", reply_to="m1", data=answer)
         await connection.wait_for("error", 2)
-        assert hermes.approved == [("run1", "once")]
+        assert hermes.approved == [("r1", "once")]
         hermes.say("run1", events.ToolEnded("terminal", "call_1", failed=True), DONE)
         await connection.wait_for("stream_end")
         assert connection.of_type("event")[2]["data"]["event"] == "tool.failed"
@@ -602,7 +602,7 @@ async def test_v3_hears_no_events_and_a_request_nobody_sees_is_denied(v3: FakeGa
         await connection.ask("hello")
         request = events.ApprovalRequest("r1", "rm x", "deletes", ("once", "deny"))
         hermes.say("run1", events.ToolStarted("terminal", "call_1"), request)
-        await until(lambda: hermes.approved == [("run1", "deny")])
+        await until(lambda: hermes.approved == [("r1", "deny")])
         hermes.say("run1", "no", DONE)
         await connection.wait_for("stream_end")
         assert {frame["type"] for frame in connection.frames} == {"stream_start", "stream", "stream_end"}
