@@ -68,7 +68,7 @@ async def shutdown() -> None:
     await here.journal.stop()
     if here.hub.beyond is not None:
         await here.hub.beyond.stop()
-    queries.pool.close()
+    await asyncio.to_thread(queries.pool.close)
     await asyncio.to_thread(processes.sign_off, here.process)
     gateway.set_running(None)
 
