@@ -29,6 +29,14 @@ async def startup() -> None:
     await asyncio.shield(_starting)
 
 
+async def drain() -> None:
+    """Say goodbye to all peers, giving open streams their time; does nothing before start-up is done."""
+    if _starting is not None and _starting.done() and not _starting.cancelled() and not _starting.exception():
+        from chat import lifecycle
+
+        await lifecycle.drain()
+
+
 async def shutdown() -> None:
     """End them in good order; a later `startup` begins anew."""
     global _starting

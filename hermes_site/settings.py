@@ -313,6 +313,17 @@ HERMES_DRAIN_LEAST_SECONDS = seconds("HERMES_DRAIN_LEAST_SECONDS", 2)  # the sam
 HERMES_RATE_LIMIT = switch("HERMES_RATE_LIMIT", True)  # 0 switches all rate limits off (load tests)
 HERMES_READY_SECONDS = seconds("HERMES_READY_SECONDS", 2)  # for database and layer to answer /readyz
 
+# --- Server (`manage.py serve`) ------------------------------------------------------------------------------------
+HERMES_UNREAD_FRAMES = count("HERMES_UNREAD_FRAMES", 256)  # of one socket, before its peer is not read any more
+HERMES_UNREAD_BYTES = count("HERMES_UNREAD_BYTES", MIB)  # the same in bytes
+HERMES_SEND_BUFFER_BYTES = count("HERMES_SEND_BUFFER_BYTES", 64 * KIB)  # unsent, before a writer has to wait
+HERMES_BODY_WINDOW_BYTES = count("HERMES_BODY_WINDOW_BYTES", 256 * KIB)  # of a request body held in memory
+HERMES_ACCEPT_SECONDS = seconds("HERMES_ACCEPT_SECONDS", 20)  # for an upgrade to be taken or refused, then 503
+HERMES_PING_SECONDS = seconds("HERMES_PING_SECONDS", 20)  # silence before a socket is pinged; 0: never
+HERMES_CLOSE_SECONDS = seconds("HERMES_CLOSE_SECONDS", 5)  # for a peer to follow a close, then it is cut off
+HERMES_IDLE_SECONDS = seconds("HERMES_IDLE_SECONDS", 60)  # for a request's whole head; between pieces of its body
+HERMES_EXIT_SECONDS = seconds("HERMES_EXIT_SECONDS", 14)  # from SIGTERM to the end of the process, whatever happens
+
 # --- Media ---------------------------------------------------------------------------------------------------------
 HERMES_MEDIA_MAX_IMAGE_BYTES = count("HERMES_MEDIA_MAX_IMAGE_BYTES", 20 * MIB)
 HERMES_MEDIA_MAX_VOICE_BYTES = count("HERMES_MEDIA_MAX_VOICE_BYTES", 50 * MIB)

@@ -18,5 +18,4 @@ class Options:
     ping_seconds: float = 20.0  # silence of a peer before it is pinged; 0: never
     close_seconds: float = 5.0  # for a peer to end a connection that we have ended
     idle_seconds: float = 60.0  # for a whole request head; between pieces of a body
-    drain_seconds: float = 10.0  # for the application to say goodbye
-    exit_seconds: float = 15.0  # from the signal to the end, whatever happens
+    exit_seconds: float = 14.0  # from the signal to the end, whatever happens

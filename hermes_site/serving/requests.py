@@ -138,14 +138,14 @@ class Request(WebRequest):
         http.Request.finish(self)
         self.server.protocol_disconnected(self)
 
-    def handle_exception(self, exception: BaseException) -> None:
-        """The application failed: say so, or cut an answer that has begun, so that it is not taken for whole."""
+    def handle_exception(self, exception: errors.GatewayError) -> None:
+        """The application ended without an answer: say so; an answer that has begun is cut, not rounded off."""
         if self._gone:
             return
         if self._response_started:
-            self.channel.transport.abortConnection()
+            self.channel.loseConnection()
         else:
-            self.answer(errors.Internal("internal error"))
+            self.answer(exception)
 
     # --- within ---------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ from twisted.logger import (
     globalLogBeginner,
 )
 
+from hermes_site import errors
+from hermes_site.errors import CloseCode
 from hermes_site.serving.frames import Message
 from hermes_site.serving.options import Options
 from hermes_site.serving.requests import Factory, Request
@@ -28,6 +30,10 @@ from hermes_site.serving.sockets import Socket
 
 logger = logging.getLogger(__name__)
 access = logging.getLogger("hermes_site.access")
+
+ANSWER_SECONDS = 2.0  # for answers that are on their way when everything has been said
+GOODBYE_SECONDS = 1.0  # for close frames to be answered, and for cancelled tasks to end
+LOOK_SECONDS = 0.02
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -71,6 +77,7 @@ class Server(daphne.server.Server):
         self.connections: dict[Request, dict[str, Any]] = {}
         self.sockets_open: set[Socket] = set()
         self.tasks: set[asyncio.Task[None]] = set()
+        self.signals: set[int] = set()
         self.draining = False
         self.failed = False
 
@@ -85,7 +92,6 @@ class Server(daphne.server.Server):
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.end, number)
         self.keep(self.loop.create_task(self.begin()))
-        reactor.addSystemEventTrigger("before", "shutdown", self.kill_all_applications)
         reactor.run(installSignalHandlers=False)
 
     def keep(self, task: "asyncio.Task[None]") -> None:
@@ -101,6 +107,7 @@ class Server(daphne.server.Server):
             self.application(scope, request.receive, partial(self.handle_reply, request))
         )
         self.connections[request]["application_instance"] = task
+        self.keep(task)
         task.add_done_callback(partial(self.application_ended, request))
 
     async def handle_reply(self, request: Request, message: Message) -> None:
@@ -114,7 +121,9 @@ class Server(daphne.server.Server):
         problem = None if task.cancelled() else task.exception()
         if problem is not None:
             logger.error("the application failed on %s", request.path.decode("ascii"), exc_info=problem)
-            request.handle_exception(problem)
+            request.handle_exception(errors.Internal("internal error"))
+        elif task.cancelled():
+            request.handle_exception(errors.Draining("shutting down", retry_after=1))
         self.connections.pop(request, None)
 
     def protocol_disconnected(self, request: Request) -> None:
@@ -152,31 +161,53 @@ class Server(daphne.server.Server):
             self.stop()
             return
         for sock in self.sockets:
+            sock.setblocking(False)
             reactor.adoptStreamPort(sock.fileno(), sock.family, self.factory)
+            sock.close()  # Twisted has made a copy
         self.listening()
 
     def end(self, number: int) -> None:
-        """First signal: drain, then leave within the set time. Second: leave at once."""
-        if self.draining:
+        """
+        First signal: drain, then leave within the set time. The same signal again: leave at once.
+
+        Ctrl-C reaches a whole group of processes, whose parent may also send SIGTERM: that is one wish, not two.
+        """
+        if number in self.signals:
             os._exit(128 + number)
+        self.signals.add(number)
+        if self.draining:
+            return
         self.draining = True
         last_resort = threading.Timer(self.options.exit_seconds, os._exit, (1,))
         last_resort.daemon = True
         last_resort.start()
-        self.keep(self.loop.create_task(self.leave()))
+        self.leaving = self.loop.create_task(self.leave())
 
     async def leave(self) -> None:
-        """Let the application say goodbye, then stop."""
-        logger.info("draining for at most %s s", self.options.drain_seconds)
-        try:
-            async with asyncio.timeout(self.options.drain_seconds):
-                await self.hooks.drain()
-        except TimeoutError:
-            logger.warning("the drain took longer than %s s", self.options.drain_seconds)
-        except Exception:
-            logger.exception("the drain failed")
-        try:
-            await self.hooks.shutdown()
-        except Exception:
-            logger.exception("the shutdown failed")
+        """Let the application say goodbye, let answers be finished, end what is left, stop."""
+        logger.info("draining: nothing new is taken")
+        await self.call("drain", self.hooks.drain)
+        await self.until(lambda: not self.connections, ANSWER_SECONDS)
+        for websocket in list(self.sockets_open):
+            websocket.close(CloseCode.GOING_AWAY)
+        await self.until(lambda: not self.sockets_open, GOODBYE_SECONDS)
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=GOODBYE_SECONDS)
+        await self.call("shutdown", self.hooks.shutdown)
+        logger.info("stopped")
         self.stop()
+
+    async def call(self, name: str, hook: Hook) -> None:
+        """Call a hook; whatever it does, the end goes on."""
+        try:
+            await hook()
+        except Exception:
+            logger.exception("the application's %s failed", name)
+
+    async def until(self, true: Callable[[], bool], most_seconds: float) -> None:
+        """Wait until something is true, but not for ever."""
+        deadline = self.loop.time() + most_seconds
+        while not true() and self.loop.time() < deadline:  # noqa: ASYNC110  (rare, and short)
+            await asyncio.sleep(LOOK_SECONDS)

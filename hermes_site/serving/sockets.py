@@ -244,6 +244,7 @@ class Socket(asyncio.Protocol):
         self._unread.append({"type": "websocket.connect"})
         self._task = self._loop.create_task(self._server.application(scope, self.receive, self.send))
         self._task.add_done_callback(self._application_ended)
+        self._server.keep(self._task)
         self._set_timer(self._server.options.accept_seconds, self._not_answered)
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,24 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from hermes_site.serving.options import Options
+
+
+def options() -> Options:
+    """The server's limits and times as the settings have them."""
+    return Options(
+        max_frame_bytes=settings.HERMES_MAX_FRAME_BYTES,
+        unread_frames=settings.HERMES_UNREAD_FRAMES,
+        unread_bytes=settings.HERMES_UNREAD_BYTES,
+        send_buffer_bytes=settings.HERMES_SEND_BUFFER_BYTES,
+        body_window_bytes=settings.HERMES_BODY_WINDOW_BYTES,
+        accept_seconds=settings.HERMES_ACCEPT_SECONDS,
+        ping_seconds=settings.HERMES_PING_SECONDS,
+        close_seconds=settings.HERMES_CLOSE_SECONDS,
+        idle_seconds=settings.HERMES_IDLE_SECONDS,
+        exit_seconds=settings.HERMES_EXIT_SECONDS,
+    )
+
 
 class Command(BaseCommand):
     """Serves the site with daphne, made safe for production."""
@@ -26,7 +44,6 @@ class Command(BaseCommand):
         """Serve until a signal ends it."""
         from hermes_site import lifecycle
         from hermes_site.asgi import application
-        from hermes_site.serving.options import Options
         from hermes_site.serving.server import Hooks, Server
 
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -35,8 +52,8 @@ class Command(BaseCommand):
         server = Server(
             application,
             [sock],
-            options=Options(max_frame_bytes=settings.HERMES_MAX_FRAME_BYTES),
-            hooks=Hooks(startup=lifecycle.startup, shutdown=lifecycle.shutdown),
+            options=options(),
+            hooks=Hooks(startup=lifecycle.startup, drain=lifecycle.drain, shutdown=lifecycle.shutdown),
             listening=lambda: self.say(f"Listening on {address}"),
         )
         server.run()
