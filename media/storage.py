@@ -105,12 +105,13 @@ def _storage() -> Storage:
 
 
 def _sync(storage: Storage, name: str) -> None:
-    """Make a local file outlive a power cut, its place in the folder included; other storages see to it themselves."""
+    """Make a local file outlive a power cut, its place in the folders included; other storages see to it themselves."""
     try:
         path = storage.path(name)
     except NotImplementedError:
         return
-    for target in (path, os.path.dirname(path)):
+    folder = os.path.dirname(path)
+    for target in (path, folder, os.path.dirname(folder)):  # the folder may be as new as the file
         descriptor = os.open(target, os.O_RDONLY)
         try:
             os.fsync(descriptor)
