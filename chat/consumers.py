@@ -98,18 +98,19 @@ class AppConsumer(ChatSocket):
         self.gateway.journal.put(item)
 
     def _pass_error(self, frame: frames.Error) -> None:
-        """An App's `error` goes to its agent if that is connected here; it is not stored."""
-        slot = self.gateway.journal.slots.get((self.principal.user_id, self._agent(frame)))
+        """An App's `error` goes to its agent, wherever that is connected; it is not stored."""
+        notice = frames.message_frame(
+            message_id=frame.id,
+            kind="error",
+            sender=frame.sender,
+            to=self._agent(frame),
+            session=frame.session,
+            reply_to=frame.reply_to,
+            ts=int(frame.ts),
+            data=frame.data or {},
+        )
         self.good()
-        if slot is not None and slot.peer is not None:
-            slot.peer.push(
-                frames.encode(
-                    frames.message_frame(
-                        message_id=frame.id, kind="error", sender=frame.sender, to=slot.name, session=frame.session,
-                        reply_to=frame.reply_to, ts=int(frame.ts), data=frame.data or {},
-                    )
-                )
-            )  # fmt: skip
+        self.gateway.hub.publish([Told(self.principal.user_id, notice=notice, side="app")])
 
     def _agent(self, frame: frames.Envelope) -> str:
         name = self.default_agent if frame.to == "hermes" else frame.to
@@ -371,7 +372,9 @@ class AgentConsumer(ChatSocket):
     def tell(self, told: Told) -> None:
         """A message committed elsewhere may be for this agent; its own are echoed to a `sync` agent."""
         if told.side == "app":
-            if told.away:
+            if told.notice is not None and told.notice["to"] == self.slot.name:
+                self.push(frames.encode(told.notice))
+            elif told.away:
                 self.wake()
             return
         own = told.run is not None and told.run.agent == self.slot.name

@@ -13,7 +13,7 @@ from chat import ends, frames, rows
 from chat.answers import wait_for_more
 from chat.batch import Batch
 from chat.keys import new_key
-from chat.models import LIVE, AgentSlot, Process, Run, RunStatus
+from chat.models import LIVE, AgentSlot, Connection, Process, Run, RunStatus
 from chat.telling import RunRef, Told
 from chat.turns import Peer, Slot, Turn
 from hermes_site.errors import CloseCode, RateLimited
@@ -98,6 +98,34 @@ class Connect(Quiet):
             raise RateLimited("this agent name was taken over too often", retry_after=max(1, round(wait)))
         alive = row.process is not None and Process.objects.filter(uuid=row.process).exists()
         return [*recent, now] if alive else recent
+
+
+class Opened(Quiet):
+    """A socket is open: a row for operators to see. The result is its key."""
+
+    def __init__(self, **row: Any) -> None:
+        self.row = row
+
+    def load(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def apply(self, batch: Batch) -> None:
+        """Note it."""
+        Connection.objects.create(process=batch.process, connected_at=batch.now, **self.row)
+
+
+class Closed(Quiet):
+    """A socket is gone."""
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+
+    def load(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def apply(self, batch: Batch) -> None:
+        """Forget it."""
+        Connection.objects.filter(pk=self.key).delete()
 
 
 class Disconnect(Quiet):

@@ -14,9 +14,10 @@ from django.conf import settings
 
 from accounts.auth import Principal
 from accounts.middleware import refuse
-from chat import frames, gateway
+from chat import frames, gateway, presence
 from chat.answers import Ended
 from chat.gateway import Gateway
+from chat.keys import new_key
 from chat.outbox import Outbox
 from chat.telling import Out
 from hermes_site.errors import CloseCode, Draining, GatewayError, InvalidRequest
@@ -75,6 +76,7 @@ class ChatSocket(AsyncConsumer):
             await refuse(scope, receive, send, error)
             return
         self.gateway.sockets.add(self)
+        key = self._note_connection()
         try:
             await receive()  # websocket.connect
             await send({"type": "websocket.accept"})
@@ -90,6 +92,7 @@ class ChatSocket(AsyncConsumer):
         finally:
             self.gateway.sockets.discard(self)
             self.ended()
+            self.gateway.journal.put(presence.Closed(key))
             for task in (self._pump, self._closer):
                 if task is not None:
                     task.cancel()
@@ -218,8 +221,29 @@ class ChatSocket(AsyncConsumer):
                 self.take(text)
             except GatewayError as error:
                 self.refused(error)
+            except Exception:
+                logger.exception("a frame could not be taken")
+                self.close(CloseCode.INTERNAL)
             if journal.full:
                 await journal.room()
+
+    def _note_connection(self) -> int:
+        """Have operators see this socket; returns its row's key."""
+        key = new_key()
+        headers = dict(self.scope.get("headers", ()))
+        client = self.scope.get("client") or ("",)
+        self.gateway.journal.put(
+            presence.Opened(
+                id=key,
+                user_id=self.principal.user_id,
+                side=self.SIDE,
+                agent=(self.principal.agent or "hermes") if self.SIDE == "agent" else "",
+                caps=",".join(sorted(self.caps)),
+                address=str(client[0])[:64],
+                user_agent=headers.get(b"user-agent", b"").decode("latin-1").replace("\x00", "")[:200],
+            )
+        )
+        return key
 
     def _drain(self) -> None:
         """Send what waits, while the transport takes it."""

@@ -121,6 +121,8 @@ class Told:
 
     def _render(self, caps: int) -> Iterable[Out]:
         if self.notice is not None:
+            if self.side == "app":  # for an agent
+                return
             if self.notice["type"] != "event" or caps & EVENTS:
                 yield Out(frames.encode(_aliased(self.notice, caps)))
             return
