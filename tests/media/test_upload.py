@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from django.core.files.storage import FileSystemStorage
 
 from media import services
 from media.models import Media
@@ -144,20 +143,19 @@ def test_a_body_over_the_limit_is_refused_unread(alice, settings):
 
 
 @pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 507), (errno.EDQUOT, 507), (errno.EIO, 503)])
-def test_a_disk_that_fails_leaves_nothing_behind(alice, stored, monkeypatch, number, status):
+def test_a_disk_that_fails_leaves_nothing_behind(alice, stored, settings, number, status):
     """A write that fails is told with a reason; neither a row nor a part of the file stays."""
-    save = FileSystemStorage._save
-
-    def fails(self, name, content):
-        save(self, name, content)
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(FileSystemStorage, "_save", fails)
+    good = settings.STORAGES
+    disk = {
+        "BACKEND": "tests.media.disks.FailingDisk",
+        "OPTIONS": {"location": str(stored), "number": number},
+    }
+    settings.STORAGES = good | {"media": disk}
     answer = alice.upload(PNG, "a.png")
     assert refusal(answer) == (status, "upload_failed")
     assert "nothing" in answer.json()["error"]["message"]
     assert files_in(stored) == [] and not Media.objects.exists()
-    monkeypatch.setattr(FileSystemStorage, "_save", save)
+    settings.STORAGES = good
     assert alice.upload(PNG, "a.png").status_code == 201
 
 
