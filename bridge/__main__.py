@@ -22,28 +22,25 @@ log = logging.getLogger("bridge")
 OK, FAILED, REFUSED = 0, 1, 3
 
 
-class Discretion(logging.Filter):
-    """Takes the keys out of whatever is logged, by whomever."""
+class Discretion(logging.Formatter):
+    """Takes the keys out of whatever is logged, by whomever, tracebacks among it."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        super().__init__()
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._secrets = [secret for secret in secrets if secret]
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite the line if it holds a key."""
-        text = record.getMessage()
-        if any(secret in text for secret in self._secrets):
-            for secret in self._secrets:
-                text = text.replace(secret, "***")
-            record.msg, record.args = text, ()
-        return True
+    def format(self, record: logging.LogRecord) -> str:
+        """The line as it is printed."""
+        text = super().format(record)
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
 def start_logging(chosen: Settings) -> None:
     """One line for each thing on standard error; libraries that print headers stay silent."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(Discretion([chosen.key, chosen.hermes_key]))
+    handler.setFormatter(Discretion([chosen.key, chosen.hermes_key]))
     logging.basicConfig(level=logging.DEBUG if chosen.debug else logging.INFO, handlers=[handler], force=True)
     for library in ("bridge.websockets", "websockets", "httpx", "httpcore", "asyncio"):
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -156,7 +156,7 @@ class Answer:
             case events.Cancelled() if self._begun:
                 yield self._envelope("stream_end")
             case events.Cancelled():
-                yield self._error("internal", "The turn was stopped.", "cancelled", caps)
+                yield self._error("internal", "The turn was stopped.", "", caps)
             case events.Failed(text, code, reason):
                 yield self._error(code, text, reason, caps)
 
@@ -167,7 +167,7 @@ class Answer:
 
     def _error(self, code: str, text: str, reason: str, caps: frozenset[str]) -> Frame:
         data: dict[str, Any] = {"code": code, "text": wire.clean(text)[:500]}
-        if "events" in caps:
+        if reason and "events" in caps:
             data["reason"] = reason
         return wire.stamped(self._envelope("error") | {"data": data})
 

@@ -137,9 +137,9 @@ class Translator:
             case "interrupted":
                 yield INTERRUPTED
             case _:
-                reason = str(raw.get("turn_exit_reason") or raw.get("error_code") or "failed")
+                reason = str(raw.get("turn_exit_reason") or raw.get("error_code") or "")
                 text = raw.get("error") or raw.get("message") or "The agent failed without saying why."
-                yield events.Failed(str(text), "internal", reason.split("(")[0].strip() or "failed")
+                yield events.Failed(str(text), "internal", reason.split("(")[0].strip())
 
     def _missing(self, output: str, *, live: bool) -> str:
         seen = self._segment.lstrip()

@@ -137,12 +137,12 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn ended without a valid answer; `code` is one of the wire's, `reason` a bare token."""
+    """The turn ended without a valid answer; `code` is one of the wire's, `reason` a bare token that says more."""
 
     name: ClassVar[str] = "run.failed"
     text: str
     code: str = "internal"
-    reason: str = "failed"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,6 @@ Event = Delta | Said | Attachment | End
 class Refused(Exception):
     """The agent did not take what it was asked; nothing was begun. `code` is one of the wire's."""
 
-    def __init__(self, text: str, code: str = "internal", reason: str = "refused") -> None:
+    def __init__(self, text: str, code: str = "internal", reason: str = "") -> None:
         super().__init__(text)
         self.text, self.code, self.reason = text, code, reason

@@ -226,7 +226,7 @@ class Gateway:
             raise Stopped("the gateway refuses this agent (403): wrong key or disabled user")
         log.warning("the gateway refused the connection with %s", status)
         if status == 429:
-            return float(retry_after) if retry_after and retry_after.isdigit() else self._times.rate_limited
+            return float(retry_after) if retry_after and retry_after.isdecimal() else self._times.rate_limited
         return None
 
     def _asking(self, since: int | None) -> str:

@@ -203,11 +203,11 @@ class Hermes:
                     log.warning("Hermes cannot be reached (%s): waiting", type(error).__name__)
                 gone_at = gone_at or time.monotonic()
                 if time.monotonic() - gone_at >= self._wait:
-                    raise Refused("The agent cannot be reached.", "offline", "offline") from error
+                    raise Refused("The agent cannot be reached.", "offline") from error
                 await asyncio.sleep(self._retry)
                 continue
             retry_after = response.headers.get("Retry-After", "")
-            if response.status_code not in (429, 503) or not retry_after.isdigit():
+            if response.status_code not in (429, 503) or not retry_after.isdecimal():
                 return response
             log.info("Hermes is busy (%s): asking again in %s s", response.status_code, retry_after)
             await asyncio.sleep(float(retry_after))

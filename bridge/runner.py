@@ -47,7 +47,7 @@ class Runner:
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(self._tell(link)), tasks.create_task(self._sweep(link))]
             async for frame in link.frames():
-                await self._receive(link, frame)
+                self._receive(link, frame, tasks)
             self._link = None
             for task in beside:
                 task.cancel()
@@ -66,8 +66,12 @@ class Runner:
                 if answer.stream_id in held:
                     answer.go_on(held[answer.stream_id])
                     turn.claimed.set()
-            elif answer.end_told and not isinstance(answer.end, events.Completed):
-                self._settle(turn)
+                continue
+            turn.claimed.set()
+            if (answer.end_told or turn.inherited) and isinstance(
+                answer.end, events.Failed | events.Cancelled
+            ):
+                self._settle(turn)  # it was told, or the gateway has told of the lost agent itself
             elif answer.begun and not answer.end_told:
                 # Under a new id: if the time of grace is over, it is a late answer of its own.
                 answer.begin_anew(wire.new_id())
@@ -115,7 +119,7 @@ class Runner:
 
     # -- what comes in
 
-    async def _receive(self, link: Link, frame: Frame) -> None:
+    def _receive(self, link: Link, frame: Frame, tasks: asyncio.TaskGroup) -> None:
         kind = frame["type"]
         if kind == "pong":
             self._ponged(link)
@@ -132,7 +136,7 @@ class Runner:
         elif kind == "stop":
             self._stop(frame)
         elif kind == "steer":
-            await self._steer(frame)
+            tasks.create_task(self._steer(frame))
         elif kind == "event":
             self._answer_request(frame)
         else:
@@ -275,7 +279,9 @@ def _streams(ready: Frame) -> dict[str, int]:
     return {
         stream["id"]: stream["chars"]
         for stream in (streams if isinstance(streams, list) else [])
-        if isinstance(stream, dict) and isinstance(stream.get("chars"), int) and "id" in stream
+        if isinstance(stream, dict)
+        and isinstance(stream.get("chars"), int)
+        and isinstance(stream.get("id"), str)
     }
 
 

@@ -66,6 +66,7 @@ class Turn:
     cursor: int | None = None
     run_id: str | None = None
     begun: bool = False
+    inherited: bool = False  # an earlier bridge left it
     again: bool = False  # an earlier bridge may have given it to the agent
     stopping: bool = False
     request_id: str | None = None  # the approval request that is open
@@ -119,6 +120,7 @@ class Turns:
                 continue  # if the gateway still waits for it, it hands it out again
             frame = orders.frame_of(record)
             turn = Turn(frame, orders.empty_answer(frame, record.stream_id), record.cursor, record.run_id)
+            turn.inherited = True
             turn.answer.attached = False
             self.all[turn.key] = turn
             if record.outcome is not None:
@@ -146,10 +148,10 @@ class Turns:
             )
         elif turn.frame["type"] != "text" and not self._agent.takes_media:
             text = f"This agent cannot take a {turn.frame['type']} yet; please send text."
-            self.finish(turn, events.Failed(text, "unsupported", "unsupported"))
+            self.finish(turn, events.Failed(text, "unsupported"))
         elif len(self.all) > self._limits.waiting:
             text = "Too many messages are waiting for this agent."
-            self.finish(turn, events.Failed(text, "rate_limited", "rate_limited"))
+            self.finish(turn, events.Failed(text, "rate_limited"))
         else:
             turn.again = record is not None
             turn.claimed.set()
@@ -228,7 +230,7 @@ class Turns:
             self.finish(turn, events.Failed(error.text, error.code, error.reason))
         except TimeoutError:
             log.warning("turn %s took longer than %g s: stopped", turn.key[1], self._limits.turn_seconds)
-            self.finish(turn, events.Failed("The agent took too long.", "timeout", "timeout"))
+            self.finish(turn, events.Failed("The agent took too long.", "timeout"))
             await self._stop_run(turn)
         except Exception:
             log.exception("turn %s failed inside the bridge", turn.key[1])

@@ -633,3 +633,40 @@ async def test_a_stream_that_the_gateway_refuses_stops_the_agent(full: FakeGatew
         await connection.send(type="error", id="x", reply_to=stream, data=data)
         await until(lambda: hermes.stopped == ["run1"])
         await until(lambda: not state.unfinished())
+
+
+async def test_a_gateway_that_lost_its_capabilities_still_gets_every_turn(path: Path):
+    """A waiting turn does not wait for a `sync` gateway that comes back as plain v3."""
+    hermes = FakeHermes()
+    async with FakeGateway("sync,events,control") as gateway, bridge(gateway, hermes, path):
+        first = await gateway.connection(1)
+        await first.ask("one", cursor=1)
+        await first.ask("two", id="m2", cursor=2)
+        await until(lambda: hermes.orders)
+        gateway.caps = None
+        await first.cut()
+        second = await gateway.connection(2)
+        hermes.say("run1", "a", DONE)
+        hermes.say("run2", "b", DONE)
+        await second.wait_for("stream_end", 2)
+        assert second.text() == "ab"
+
+
+async def test_v3_an_inherited_failure_is_not_told(v3: FakeGateway, path: Path):
+    """The gateway has told of the lost agent itself: a failure that the earlier bridge left on disk is dropped."""
+    hermes = FakeHermes()
+    async with bridge(v3, hermes, path):
+        first = await v3.connection(1)
+        await until(lambda: first.pings)
+        v3.answers_pings = False
+        await first.ask("hello")
+        hermes.say("run1", events.Failed("no"))
+        await first.wait_for("error")
+    v3.answers_pings = True
+    async with bridge(v3, hermes, path) as state:
+        second = await v3.connection(2)
+        await until(lambda: not state.unfinished())
+        await second.ask("next", id="m2")
+        hermes.say("run2", "Hi", DONE)
+        await second.wait_for("stream_end")
+        assert second.of_type("error") == []

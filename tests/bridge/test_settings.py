@@ -78,6 +78,11 @@ def test_the_document_names_every_option():
 
 def test_a_key_in_a_log_line_is_taken_out():
     """Whoever logs it, in the text or in its arguments."""
-    record = logging.LogRecord("x", logging.INFO, "", 0, "a %s b", ("hk_a_secret",), None)
-    assert Discretion(["hk_a_secret", ""]).filter(record)
-    assert record.getMessage() == "a *** b"
+    try:
+        raise ValueError("refused hk_a_secret")
+    except ValueError as error:
+        problem = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("x", logging.INFO, "", 0, "a %s b", ("hk_a_secret",), problem)
+    printed = Discretion(["hk_a_secret", ""]).format(record)
+    assert "a *** b" in printed and "refused ***" in printed
+    assert "secret" not in printed
