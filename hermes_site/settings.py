@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from hermes_site import sqlite
 
+sqlite.install()  # whoever loads the settings has not loaded Django's backend yet
 BASE_DIR = Path(__file__).resolve().parent.parent
 KIB, MIB = 1024, 1024 * 1024
 
