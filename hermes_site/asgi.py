@@ -17,8 +17,12 @@ from django.urls import re_path  # noqa: E402
 from accounts.middleware import CredentialMiddleware, refuse_unknown_path  # noqa: E402
 from chat.routing import websocket_urlpatterns  # noqa: E402
 from hermes_site import lifecycle  # noqa: E402
+from hermes_site.gate import Gate  # noqa: E402
+from hermes_site.serving import plain  # noqa: E402
 
+plain.hide_queries()
+plain.warn_of_slow_frames()
 sockets = URLRouter([*websocket_urlpatterns, re_path(r"", refuse_unknown_path)])
 application = lifecycle.after_startup(
-    ProtocolTypeRouter({"http": django_application, "websocket": CredentialMiddleware(sockets)})
+    ProtocolTypeRouter({"http": Gate(django_application), "websocket": CredentialMiddleware(sockets)})
 )

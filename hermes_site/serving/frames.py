@@ -41,11 +41,6 @@ class Frames:
         self._parts: list[str | bytes] | None = None  # of a fragmented message
         self._decoder: codecs.IncrementalDecoder | None = None  # of a fragmented text
 
-    @property
-    def open(self) -> bool:
-        """Whether messages may still be sent: no close frame went out or came in, no error was seen."""
-        return self.protocol.state is OPEN
-
     def receive(self, data: bytes, room: int) -> list[Message]:
         """
         Take bytes from the peer; the messages they complete. What must be answered is in `pending()`.

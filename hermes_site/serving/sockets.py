@@ -50,6 +50,7 @@ class Socket(asyncio.Protocol):
         "_unsent",
         "_waiter",
         "_writable",
+        "_writer",
         "client",
         "last_heard",
         "on_resume",
@@ -70,6 +71,7 @@ class Socket(asyncio.Protocol):
         self._server = server
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None
+        self._writer: asyncio.Transport | None = None  # the same, while messages may be sent
         self._frames = Frames(server.options.max_frame_bytes)
         self._handshake: Response | None = ServerProtocol().accept(request)  # until it is sent
         self._refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
@@ -101,12 +103,13 @@ class Socket(asyncio.Protocol):
     def abort(self) -> None:
         """Cut the connection now, whatever waits to be sent."""
         if self._transport is not None:
+            self._writer = None
             self._transport.abort()
 
     def send_text(self, text: str) -> None:
         """Send one text without waiting, paused or not; dropped, like that of `send`, when the socket is closed."""
-        if self._transport is not None and self._frames.open:
-            self._transport.write(self._frames.text(text))
+        if self._writer is not None:
+            self._writer.write(self._frames.text(text))
 
     async def receive(self) -> Message:
         """The next ASGI message; no task switch while some are waiting."""
@@ -130,10 +133,10 @@ class Socket(asyncio.Protocol):
         if kind == "websocket.send":
             if self._handshake is not None:
                 raise ValueError("the WebSocket is not accepted yet")
-            if self._transport is None or not self._frames.open:
+            if self._writer is None:
                 return
             text = message.get("text")
-            self._transport.write(
+            self._writer.write(
                 self._frames.text(text) if text is not None else self._frames.binary(message["bytes"])
             )
             if self.paused:
@@ -164,9 +167,10 @@ class Socket(asyncio.Protocol):
         Raises:
             ValueError: If the code may not be sent.
         """
-        if self._transport is None or not self._frames.open:
+        if self._writer is None:
             return
         self._frames.close(code, reason)
+        self._writer = None
         self._write_pending()
         self._set_timer(self._server.options.close_seconds, self.abort)
         self._read_all()
@@ -182,7 +186,8 @@ class Socket(asyncio.Protocol):
             response.headers[name.decode("latin-1")] = value.decode("latin-1")
         if self._transport is None:
             return
-        self._transport.write(response.serialize())
+        self._writer = self._transport
+        self._writer.write(response.serialize())
         self._server.log_socket(self, "connected")
         self._set_timer(self._server.options.ping_seconds, self._ping)
         early, self._early = self._early, b""
@@ -261,7 +266,7 @@ class Socket(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         """Read frames; all the messages they complete go to the application at once."""
-        was_open = self._frames.open
+        was_open = self._writer is not None
         options = self._server.options
         messages = self._frames.receive(data, options.unread_frames + 1 - len(self._unread))
         if messages and was_open:
@@ -280,7 +285,7 @@ class Socket(asyncio.Protocol):
 
     def connection_lost(self, problem: Exception | None) -> None:
         """The end: the application is told, and must end too."""
-        self._transport = None
+        self._transport = self._writer = None
         self._server.sockets_open.discard(self)
         self._set_timer(0, self.abort)
         self.resume_writing()
@@ -317,6 +322,7 @@ class Socket(asyncio.Protocol):
     def _finish(self, clean: bool) -> None:
         """The last word is said: wait for the peer to go, unless it has nothing more to say either."""
         self._over = True
+        self._writer = None
         self._tell()
         if clean or not self._transport.can_write_eof():
             self._transport.close()
@@ -351,7 +357,7 @@ class Socket(asyncio.Protocol):
         """Ask a silent peer for a sign of life."""
         every = self._server.options.ping_seconds
         silence = self._loop.time() - self.last_heard
-        if silence >= every and self._frames.open and not self.paused:
+        if silence >= every and self._writer is not None and not self.paused:
             self._frames.ping()
             self._write_pending()
         self._set_timer(every - silence if silence < every else every, self._ping)
