@@ -54,12 +54,11 @@ class Runner:
 
     def _meet(self, link: Link) -> None:
         """Decide for every turn what the new connection still has to be told of it."""
-        sync = "sync" in link.caps
-        held = _streams(link.ready) if sync else {}
+        held = _streams(link.ready) if "sync" in link.caps else {}
         for turn in list(self._turns.all.values()):
             turn.mark = None
             answer = turn.answer
-            if sync:
+            if _by_cursor(link, turn):
                 # What the gateway still waits for it names now or hands out again; the rest has ended there.
                 answer.attached = False
                 turn.claimed.clear()
@@ -77,7 +76,7 @@ class Runner:
                 answer.begin_anew(wire.new_id())
             else:
                 answer.begin_anew()
-        if sync and link.ready.get("truncated") is True:
+        if "sync" in link.caps and link.ready.get("truncated") is True:
             self._cursor_lost(link.ready)
         self._news.set()
 
@@ -228,7 +227,7 @@ class Runner:
             if turn.mark is None or link.pongs < turn.mark:
                 continue
             # With `sync` a whole answer is settled by its echo, which says more.
-            if "sync" not in link.caps or not isinstance(turn.answer.end, events.Completed):
+            if not _by_cursor(link, turn) or not isinstance(turn.answer.end, events.Completed):
                 self._settle(turn)
 
     def _gateway_error(self, frame: Frame) -> None:
@@ -271,6 +270,11 @@ class Runner:
     def _may_ask(self) -> bool:
         """While there is no connection, the next one may be able to."""
         return self._link is None or "events" in self._link.caps
+
+
+def _by_cursor(link: Link, turn: Turn) -> bool:
+    """Whether the gateway keeps account of this turn by `sync`; what came without a cursor it cannot hand out again."""
+    return "sync" in link.caps and turn.cursor is not None
 
 
 def _streams(ready: Frame) -> dict[str, int]:

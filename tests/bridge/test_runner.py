@@ -670,3 +670,20 @@ async def test_v3_an_inherited_failure_is_not_told(v3: FakeGateway, path: Path):
         hermes.say("run2", "Hi", DONE)
         await second.wait_for("stream_end")
         assert second.of_type("error") == []
+
+
+async def test_sync_a_message_without_cursor_is_treated_as_in_v3(path: Path):
+    """A gateway that learned `sync` while a turn ran cannot hand it out again: the answer is told anew, and settled."""
+    hermes = FakeHermes()
+    async with FakeGateway(None) as gateway, bridge(gateway, hermes, path) as state:
+        first = await gateway.connection(1)
+        await first.ask("hello")
+        hermes.say("run1", "one ")
+        await first.wait_for("stream")
+        gateway.caps = "sync,events,control"
+        await first.cut()
+        second = await gateway.connection(2)
+        hermes.say("run1", "two", DONE)
+        await second.wait_for("stream_end")
+        assert second.text() == "one two"
+        await until(lambda: not state.unfinished())
