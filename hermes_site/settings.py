@@ -174,9 +174,6 @@ USE_I18N = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 STATIC_URL = "/static/"
 STATIC_ROOT = text("STATIC_ROOT") or str(DATA_DIR / "static")
-HERMES_STORAGE_URL = text(
-    "HERMES_STORAGE_URL"
-)  # where media rest, e.g. s3://bucket?endpoint_url=…; "" means on disk
 MEDIA_ROOT = str(DATA_DIR / "media")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
