@@ -190,7 +190,7 @@ async def test_c04_a_message_to_an_absent_agent_is_answered_with_offline_and_del
                 2 * SCALE, type="error", code="offline", reply_to=frame["id"], session=session
             )
             assert error["data"]["queued"] is True
-            assert re.search("queue|wait|kept|deliver", error["data"]["text"])
+            assert re.search("queue|wait|kept|deliver|gets the message", error["data"]["text"])
             assert {"id", "type", "from", "to", "session", "reply_to", "ts", "data"} == set(error)
             assert (error["from"], error["to"]) == ("hermes", alice.name)
         assert len(gateway.clerk.messages(alice, session)) == 2

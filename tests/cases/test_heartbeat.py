@@ -3,7 +3,6 @@
 import asyncio
 import time
 
-from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
 from tests.rig.proxy import Proxy
 from tests.rig.sockets import Agent, App, new_id
@@ -13,9 +12,9 @@ HEARTBEAT_SECONDS = 3
 LATE_SECONDS = 3 * SCALE
 
 
-async def gone_after(gateway: Gateway, person: Person, side: str, heard: float) -> float:
-    """Seconds from the last word, at ``heard``, until the table of live sockets has none of the person's."""
-    await gateway.until_gone(person, side)
+async def gone_after(line: Proxy, heard: float) -> float:
+    """Seconds from the last word, at ``heard``, until the gateway gives the line up."""
+    await line.abandoned()
     return time.monotonic() - heard
 
 
@@ -34,7 +33,7 @@ async def test_c09_a_half_open_app_is_found_out_while_the_server_keeps_sending(
         await agent.start(session)
         sent = ["0 "]
         await agent.piece("0 ", session)
-        gone = asyncio.create_task(gone_after(gateway, alice, "app", heard))
+        gone = asyncio.create_task(gone_after(line, heard))
         while not gone.done():
             sent.append(f"{len(sent)} ")
             await agent.piece(sent[-1], session)
@@ -60,9 +59,7 @@ async def test_c09_a_half_open_agent_is_found_out_and_the_app_told(brisk_gateway
         heard = time.monotonic()
         await agent.alive()
         line.freeze()
-        took, _ = await asyncio.gather(
-            gone_after(gateway, alice, "agent", heard), pinging(app, HEARTBEAT_SECONDS + 1)
-        )
+        took, _ = await asyncio.gather(gone_after(line, heard), pinging(app, HEARTBEAT_SECONDS + 1))
         assert HEARTBEAT_SECONDS <= took <= HEARTBEAT_SECONDS + LATE_SECONDS
         question = await app.say("are you there", session)
         error = (await app.until(type="error", reply_to=question["id"]))[-1]

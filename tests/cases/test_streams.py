@@ -182,10 +182,10 @@ async def test_c32_an_agent_that_closes_cleanly_ends_its_stream_too(gateway: Gat
             await late.piece("four", session)
             await late.piece("five", session)
             await late.end(session)
-            answers = await late.alive()
-            assert [(frame["type"], frame["data"]["code"]) for frame in answers] == [("error", "unsupported")]
+            await late.expect(type="error", code="unsupported", session=session)
             fresh = await late.answer("a new word", session)
             assert await app.next() == fresh
+            await late.quiet()
     await partial_or_more(gateway, alice, session, ["a new word"])
 
 

@@ -104,7 +104,7 @@ def _orders() -> dict[str, Any]:
     from django.db import connection
     from django.db.models import F
 
-    from chat.models import Connection, Message, Run
+    from chat.models import AgentSlot, Connection, Message, Run
     from media.models import Media
 
     users = get_user_model().objects
@@ -151,8 +151,8 @@ def _orders() -> dict[str, Any]:
             for row in rows.select_related("user_message")
         ]
 
-    def media(name: str, **fields: Any) -> None:
-        Media.objects.create(owner=users.get(username=name), **fields)
+    def media(owner: str, **fields: Any) -> None:
+        Media.objects.create(owner=users.get(username=owner), **fields)
 
     def sql(statement: str) -> list[list[Any]]:
         with connection.cursor() as cursor:
@@ -163,6 +163,8 @@ def _orders() -> dict[str, Any]:
         return apps.get_model(app, model)._meta.db_table
 
     def connections(name: str, side: str) -> int:
+        if side == "agent":
+            return AgentSlot.objects.filter(user__username=name, process__isnull=False).count()
         return Connection.objects.filter(user__username=name, side=side).count()
 
     listed = (

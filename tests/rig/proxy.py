@@ -6,7 +6,11 @@ import socket
 import struct
 from typing import Self
 
+from tests.rig.timing import eventually
+
 CHUNK_BYTES = 16 * 1024
+ESTABLISHED = 1
+"""The state of a TCP connection that neither end has closed, as Linux numbers them."""
 
 
 class Proxy:
@@ -22,6 +26,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._lines: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self._far: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -54,6 +59,23 @@ class Proxy:
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
+    async def abandoned(self) -> None:
+        """
+        Wait until the far end has closed a connection of this line, also while it is frozen.
+
+        Raises:
+            TimeoutError: If it keeps them all.
+        """
+
+        async def closed() -> bool:
+            return any(
+                writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+                != ESTABLISHED
+                for writer in self._far
+            )
+
+        await eventually(closed, what="the far end closes the line")
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
@@ -63,6 +85,7 @@ class Proxy:
             self._writers.discard(writer)
             return
         self._writers.add(far_writer)
+        self._far.add(far_writer)
         for source, sink in ((reader, far_writer), (far_reader, writer)):
             task = asyncio.create_task(self._pump(source, sink))
             self._lines.add(task)

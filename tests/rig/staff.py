@@ -40,16 +40,20 @@ def elements(text: str) -> list[tuple[str, dict[str, str]]]:
     return _Elements(text).elements
 
 
-def form_fields(text: str) -> dict[str, str]:
-    """The named inputs of a page with the values they would be sent with."""
-    found = {}
+def form_fields(text: str) -> dict[str, Any]:
+    """The named inputs of a page with the values they would be sent with; several of one name as a list."""
+    found: dict[str, Any] = {}
     for tag, attributes in elements(text):
         if tag == "input" and attributes.get("name"):
             if attributes.get("type") in ("checkbox", "radio") and "checked" not in attributes:
                 continue
             if attributes.get("type") in ("submit", "file"):
                 continue
-            found[attributes["name"]] = attributes.get("value", "")
+            value, name = attributes.get("value", ""), attributes["name"]
+            if attributes.get("type") == "checkbox":
+                found.setdefault(name, []).append(value or "on")
+            else:
+                found[name] = value
     for match in re.finditer(r'<textarea[^>]*name="([^"]+)"[^>]*>(.*?)</textarea>', text, re.DOTALL):
         found[match[1]] = html.unescape(match[2]).lstrip("\r\n")
     for match in re.finditer(r'<select[^>]*name="([^"]+)"[^>]*>(.*?)</select>', text, re.DOTALL):
@@ -117,7 +121,7 @@ class Browser:
 
     @staticmethod
     def _page(answer: httpx.Response, allowed: tuple[int, ...] = (200, 403)) -> Page:
-        assert answer.status_code in allowed, f"{answer.url}: {answer.status_code}\n{answer.text[-1500:]}"
+        assert answer.status_code in allowed, f"{answer.url}: {answer.status_code}"
         return Page(str(answer.url), answer.status_code, answer.text, answer.headers)
 
 

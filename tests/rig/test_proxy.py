@@ -5,16 +5,25 @@ from collections.abc import AsyncIterator
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from tests.rig.proxy import Proxy
 from tests.rig.sockets import Peer, address, open_socket, refusal
 from tests.rig.timing import PROMPT
 
+accepted: set[ServerConnection] = set()
+
 
 async def echo(socket: ServerConnection) -> None:
     """Send back what comes."""
-    async for text in socket:
-        await socket.send(text)
+    accepted.add(socket)
+    try:
+        async for text in socket:
+            await socket.send(text)
+    except ConnectionClosed:
+        pass
+    finally:
+        accepted.discard(socket)
 
 
 @pytest.fixture
@@ -45,6 +54,21 @@ async def test_a_reset_line_ends_without_a_close_frame(line: Proxy) -> None:
         await peer.expect(type="one")
         line.reset()
         assert await peer.ended() == 1006
+
+
+async def test_a_frozen_line_tells_when_the_far_end_gives_up(line: Proxy) -> None:
+    """The server closes while nothing passes: seen by the line, not by the peer."""
+    async with Peer(await open_socket(address(line.port, "/"))) as peer:
+        await peer.send({"type": "one"})
+        await peer.expect(type="one")
+        line.freeze()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(PROMPT / 5):
+                await line.abandoned()
+        for socket in list(accepted):
+            socket.transport.close()
+        await line.abandoned()
+        assert peer.socket.close_code is None
 
 
 async def test_a_slow_line_delays(line: Proxy) -> None:
