@@ -8,7 +8,7 @@ from django.conf import settings
 
 from chat import ends, frames
 from chat.batch import Batch, SessionRow
-from chat.events import FROM_AGENT, SEPARATOR, Event
+from chat.events import NUMBERED, SEPARATOR, Event
 from chat.keys import new_key
 from chat.models import Run, RunStatus
 from chat.telling import Told
@@ -87,6 +87,9 @@ def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:
     if old is None and len(slot.open) >= settings.HERMES_OPEN_STREAMS:
         raise Unsupported(f"type: more than {settings.HERMES_OPEN_STREAMS} streams are open", field="type")
     slot.dropping.pop(frame.session, None)
+    if frame.reply_to in slot.stopped:
+        slot.dropping[frame.session] = True
+        raise _of_stopped(slot, frame.reply_to)
     session = session or batch.new_session(slot.user_id, frame.session, slot.name)
     if open_turn is not None and old is not None:
         if again:
@@ -127,9 +130,13 @@ def message(batch: Batch, slot: Slot, frame: frames.Message) -> None:
     known = batch.message(slot.user_id, "agent", frame.id)
     digest = frames.same_content(frame, slot.username)
     if known is not None:
-        if known.digest == digest:
-            return
-        raise Unsupported("id: is taken by a message with other content", field="id")
+        if known.digest != digest:
+            raise Unsupported("id: is taken by a message with other content", field="id")
+        if "sync" in slot.caps and known.cursor is not None:
+            batch.push(slot, frames.encode(_echo(slot, frame, known.cursor)))
+        return
+    if frame.reply_to in slot.stopped:
+        raise _of_stopped(slot, frame.reply_to)
     kind, data, media = with_media(batch, slot.user_id, frame)
     session = session or batch.new_session(slot.user_id, frame.session, slot.name)
     turn = _turn(batch, slot, session, frame.reply_to)
@@ -189,7 +196,10 @@ def event(batch: Batch, slot: Slot, frame: frames.Event) -> None:
     name = data.pop("event")
     session = batch.session(slot.user_id, frame.session)
     turn = slot.answering(session.key, frame.reply_to) if session is not None else None
-    if name not in FROM_AGENT or turn is None:
+    if name == "approval.request" and turn is not None:
+        _ask_approval(batch, slot, turn, frame)
+        return
+    if name not in NUMBERED or turn is None:
         _relay(batch, slot, frame)
         return
     for key in ("seq", "ts", "v3", "run_id", "session_id", "event_id"):
@@ -199,6 +209,15 @@ def event(batch: Batch, slot: Slot, frame: frames.Event) -> None:
         data.setdefault("message_id", turn.narrative.message_id)
     one = batch.event(turn, name, **data)
     batch.tell(Told(slot.user_id, run=turn.ref, first=one["seq"], last=one["seq"], events=[one]))
+
+
+def _ask_approval(batch: Batch, slot: Slot, turn: Turn, frame: frames.Event) -> None:
+    """Keep a request for approval until it is answered, and show it."""
+    turn.heard, turn.sign = slot.generation, batch.monotonic
+    data = {**(frame.data or {}), "run_id": turn.ref.public_id}
+    asked = _envelope(slot, frame, data)
+    batch.ask(turn.key, "approval", asked)
+    batch.tell(Told(slot.user_id, notice=asked))
 
 
 def wait_for_more(batch: Batch, slot: Slot, turn: Turn) -> None:
@@ -409,6 +428,12 @@ def _stray(slot: Slot, session_id: str, *, last: bool = False) -> Exception:
     return Outdated() if told else Ended("type: this stream was ended by the gateway", field="type")
 
 
+def _of_stopped(slot: Slot, reply_to: str) -> Exception:
+    """What still comes for a turn that was stopped before it began: told once, then nothing."""
+    told, slot.stopped[reply_to] = slot.stopped[reply_to], True
+    return Outdated() if told else Ended("reply_to: this turn was stopped", field="reply_to")
+
+
 def _ended_by_gateway(slot: Slot, session_id: str) -> bool:
     """Whether the latest turn of a session was cut off, perhaps by an earlier process."""
     latest = (
@@ -433,6 +458,14 @@ def _envelope(slot: Slot, frame: frames.Error | frames.Event, data: dict[str, An
         message_id=frame.id, kind=kind, sender=slot.name, to=slot.username, session=frame.session,
         reply_to=frame.reply_to, ts=int(frame.ts), data=data,
     )  # fmt: skip
+
+
+def _echo(slot: Slot, frame: frames.Message, cursor: int) -> dict[str, Any]:
+    echo = frames.message_frame(
+        message_id=frame.id, kind=frame.kind, sender=slot.name, to=slot.username, session=frame.session,
+        reply_to=frame.reply_to, ts=int(frame.ts), data=frame.body,
+    )  # fmt: skip
+    return {**echo, "cursor": cursor}
 
 
 def _relay(batch: Batch, slot: Slot, frame: frames.Error | frames.Event) -> None:

@@ -22,7 +22,7 @@ from chat import events as run_events
 from chat import rows
 from chat.events import Event
 from chat.keys import new_key
-from chat.models import ChatSession, JournalRow, Message, Process, Run, UserLog
+from chat.models import ChatSession, Command, JournalRow, Message, Process, Run, UserLog
 from chat.telling import RunRef, Told
 from chat.turns import Slot, Turn
 from media.models import Media, MediaGrant
@@ -34,8 +34,17 @@ class NotOurs(Exception):
     """A run this batch wrote to, or this whole process, belongs to somebody else by now."""
 
 
+class Postponed(Exception):
+    """An item needs to read what this very batch writes: it is put again, for the next one."""
+
+
 class Item(Protocol):
-    """One verb's share of a transaction."""
+    """
+    One verb's share of a transaction.
+
+    An item whose class says `alone = True` gets a transaction of its own: it reads rows that others in its
+    batch may have staged.
+    """
 
     def load(self, batch: Batch) -> None:
         """Say what will be needed."""
@@ -93,6 +102,7 @@ class Batch:
         self.pushes: list[tuple[Slot, str]] = []
         self.timers: list[tuple[float, Item]] = []
         self.calls: list[Callable[[], None]] = []
+        self.words: list[dict[str, Any]] = []  # to all processes, after the commit
         self.slots_of_user: dict[int, list[Slot]] = {}
         self.has_apps: Callable[[int], bool] = lambda user_id: False
         self._loader = loader
@@ -111,6 +121,7 @@ class Batch:
         self._journal: dict[int, list[Event]] = defaultdict(list)
         self._unowned: set[int] = set()
         self._grants: set[tuple[int, str]] = set()
+        self._asked: list[tuple[Any, ...]] = []
 
     # What will be needed
 
@@ -206,6 +217,10 @@ class Batch:
         """The same, as they were before this batch."""
         last, app = self._logs_before[user_id]
         return last, app
+
+    def is_new(self, key: int) -> bool:
+        """Whether a message or run with this key is staged in this batch, and so not to be read yet."""
+        return key in self._new_messages or key in self._new_runs
 
     def session(self, user_id: int, public_id: str) -> SessionRow | None:
         """A conversation that was asked for, or made in this batch."""
@@ -351,6 +366,10 @@ class Batch:
         """This agent was sent this file."""
         self._grants.add((media.pk, agent))
 
+    def ask(self, run: int, kind: str, payload: dict[str, Any]) -> None:
+        """Keep something that is asked in a run until it is answered."""
+        self._asked.append((new_key(), run, kind, rows_json(payload), rows.moment(self.now)))
+
     def tell(self, told: Told) -> None:
         """Have readers told after the commit."""
         self.told.append(told)
@@ -391,6 +410,7 @@ class Batch:
             (new_key(), key, events[0]["seq"], events[-1]["seq"], run_events.dump(events))
             for key, events in self._journal.items()
         ])  # fmt: skip
+        rows.insert(Command, ("id", "run_id", "kind", "payload", "created_at"), self._asked)
         _update(Message, self._message_updates)
         _update(Run, self._run_updates)
         dirty = [s for s in self._sessions.values() if s is not None and s.dirty]

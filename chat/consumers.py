@@ -8,9 +8,9 @@ from typing import Any
 from django.conf import settings
 
 from accounts.auth import agent_names
-from chat import answers, frames, joining, presence, queries, runs
+from chat import answers, control, dispatch, frames, joining, presence, queries, runs
 from chat.answers import Outdated
-from chat.batch import Batch
+from chat.batch import Batch, Item
 from chat.events import FROM_GATEWAY
 from chat.journal import Joinable
 from chat.reader import Reader
@@ -41,6 +41,7 @@ class AppConsumer(ChatSocket):
             self.peer_from = "hermes"
         self._catching_up: Any = None
         self._unmoved: list[Told] = []
+        self._asking: set[asyncio.Future[Any]] = set()
         self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
 
     async def opened(self) -> None:
@@ -83,6 +84,15 @@ class AppConsumer(ChatSocket):
             self._submit(frame)
         elif isinstance(frame, frames.Error):
             self._pass_error(frame)
+        elif isinstance(frame, frames.Stop | frames.Steer) and "control" in self.caps:
+            self._control(frame)
+        elif isinstance(frame, frames.Event) and "events" in self.caps:
+            if (frame.data or {}).get("event") != "approval.response":
+                raise frames.BadFrame(
+                    "data.event", "may not be sent by an App", frame_id=frame.id, session=frame.session
+                )
+            slots = self.gateway.journal.slots
+            self._ask(control.Approve(self.principal.user_id, slots, frame), frame)
         else:
             kind = type(frame).__struct_config__.tag
             raise frames.BadFrame(
@@ -96,6 +106,33 @@ class AppConsumer(ChatSocket):
         agent = self._agent(frame)
         item = _Submit(self, agent, frame)
         self.gateway.journal.put(item)
+
+    def _control(self, frame: frames.Stop | frames.Steer) -> None:
+        self._agent(frame)
+        user_id, slots = self.principal.user_id, self.gateway.journal.slots
+        reply_to = frame.reply_to or ""
+        if isinstance(frame, frames.Stop):
+            self._ask(control.Stop(user_id, slots, frame.session, reply_to), frame)
+        else:
+            text = str((frame.data or {}).get("text"))
+            self._ask(control.Steer(user_id, slots, frame.session, reply_to, text), frame)
+
+    def _ask(self, item: Item, frame: frames.Envelope) -> None:
+        """Have something asked of a run; only a refusal is answered."""
+
+        def answered(asking: asyncio.Future[Any]) -> None:
+            self._asking.discard(asking)
+            if asking.cancelled():
+                return
+            error = asking.exception()
+            if error is None:
+                self.good()
+            else:
+                self.refused(error, frame.session, frame.id)
+
+        asking = asyncio.ensure_future(self.gateway.journal.do(item))
+        self._asking.add(asking)
+        asking.add_done_callback(answered)
 
     def _pass_error(self, frame: frames.Error) -> None:
         """An App's `error` goes to its agent, wherever that is connected; it is not stored."""
@@ -184,6 +221,9 @@ class AppConsumer(ChatSocket):
         await self.write(frames.encode({"type": "ready", "data": data}))
         if cursors:
             await self._replay(cursors[0] - 1, place.cursor, agent_only=False)
+        if "events" in self.caps:
+            for payload in await queries.pool.read(_open_approvals, self.principal.user_id):
+                await self.write(payload)
 
     async def _replay(self, after: int, up_to: int, *, agent_only: bool) -> None:
         """Stored messages of a range of cursors, a page at a time, as fast as the peer reads."""
@@ -219,6 +259,10 @@ class AppConsumer(ChatSocket):
             if text:
                 await self.write(piece_frame(piece_head(sender, ref.user, ref.session), text))
         return told
+
+
+def _open_approvals(user_id: int) -> list[str]:
+    return [row.payload for row in control.open_approvals(user_id)]
 
 
 def _agent_of(told: Told) -> str:
@@ -290,21 +334,23 @@ class AgentConsumer(ChatSocket):
         self._again = False
         self.unwritten = 0
         self.generation: int = 0
-        connecting = asyncio.ensure_future(journal.do(presence.Connect(slot, self, self.caps)))
+        connect = presence.Connect(slot, self, self.caps, self.since)
+        connecting = asyncio.ensure_future(journal.do(connect))
         try:
-            self.generation = await asyncio.shield(connecting)
+            self.seat: presence.Seat = await asyncio.shield(connecting)
         except asyncio.CancelledError:  # the peer left while the slot was being taken: give it back
             connecting.add_done_callback(self._give_back)
             raise
+        self.generation = self.seat.generation
         self.gateway.hub.join(self)
         if self.gateway.hub.beyond is not None:
             self.gateway.hub.beyond.say(
                 {"kind": "seated", "user": who.user_id, "agent": name, "generation": self.generation}
             )
 
-    def _give_back(self, connecting: asyncio.Future[int]) -> None:
+    def _give_back(self, connecting: asyncio.Future[presence.Seat]) -> None:
         if not connecting.cancelled() and connecting.exception() is None:
-            self.generation = connecting.result()
+            self.generation = connecting.result().generation
             self.ended()
 
     async def opened(self) -> None:
@@ -468,7 +514,7 @@ class _AgentFrame:
         self.socket.judge(error, self.frame.session, getattr(self.frame, "id", None))
 
 
-class _Dispatch(presence.Dispatch):
+class _Dispatch(dispatch.Dispatch):
     """A look for what waits; its outcome comes back to the socket."""
 
     def __init__(self, socket: AgentConsumer) -> None:

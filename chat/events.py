@@ -19,8 +19,8 @@ import msgspec
 
 Event = dict[str, Any]
 
-# Names an agent may send as `event` frames; they are numbered and kept.
-FROM_AGENT = frozenset({"tool.started", "tool.completed", "tool.failed", "tool.progress", "approval.request"})
+# What an agent may tell of a turn by `event` frames: numbered and kept in the journal.
+NUMBERED = frozenset({"tool.started", "tool.completed", "tool.failed", "tool.progress"})
 # Names only the gateway makes; refused from any peer.
 FROM_GATEWAY = frozenset(
     {

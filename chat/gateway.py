@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from chat.control import TakeCommands
 from chat.hub import Hub
 from chat.journal import Journal
 from hermes_site.errors import CloseCode
@@ -22,6 +23,7 @@ class Gateway:
         self.hub = Hub()
         self.journal = Journal(self.process, self.hub.publish)
         self.journal.has_apps = self.hub.has_apps
+        self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
         self.draining = False
 
@@ -37,6 +39,13 @@ class Gateway:
             slot = self.journal.slots.get((word["user"], word["agent"]))
             if slot is not None and slot.generation < word["generation"] and slot.peer is not None:
                 slot.peer.close(CloseCode.REPLACED)
+        elif word["kind"] == "command" and word["owner"] == self.process.hex:
+            self.journal.put(TakeCommands(self.journal.slots))
+
+    def say(self, word: dict[str, Any]) -> None:
+        """Say something to all processes."""
+        if self.hub.beyond is not None:
+            self.hub.beyond.say(word)
 
     def layer_lost(self) -> None:
         """Nothing of other processes can be heard: peers do better elsewhere, or later."""

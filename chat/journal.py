@@ -25,7 +25,7 @@ from django.db.utils import InterfaceError
 
 from chat import turnstore
 from chat.answers import Outdated
-from chat.batch import Batch, Item, NotOurs, wrote_commit
+from chat.batch import Batch, Item, NotOurs, Postponed, wrote_commit
 from chat.telling import Told
 from chat.turns import Slot
 from hermes_site.errors import GatewayError, Internal, Unavailable
@@ -50,6 +50,7 @@ class Waiting:
     def __init__(self, item: Item, future: asyncio.Future[Any]) -> None:
         self.item = item
         self.future = future
+        self.alone = getattr(item, "alone", False)
 
     def load(self, batch: Batch) -> None:
         """As the item does."""
@@ -86,6 +87,7 @@ class Journal:
         self.has_apps: Callable[[int], bool] = lambda user_id: (
             False
         )  # whether an App of this user follows here
+        self.say: Callable[[dict[str, Any]], None] = lambda word: None  # to all processes
         self.lost = False  # others hold this process for dead: it writes no more
         self._tell = tell
         self._waiting: list[Item] = []
@@ -202,7 +204,12 @@ class Journal:
                     self.later(seconds, item)
                 for call in batch.calls:
                     call()
+                for word in batch.words:
+                    self.say(word)
             for item, result, error in committed.outcomes:
+                if isinstance(error, Postponed):
+                    self.put(item)
+                    continue
                 try:
                     item.done(result, error)
                 except Exception:
@@ -221,6 +228,22 @@ class Journal:
         connection.close()
 
     def _write(self, items: list[Item]) -> list[Committed]:
+        """Commit items in order: together, but those that must see the database as it is by themselves."""
+        done: list[Committed] = []
+        together: list[Item] = []
+        for item in items:
+            if not getattr(item, "alone", False):
+                together.append(item)
+                continue
+            if together:
+                done.extend(self._commit(together))
+                together = []
+            done.append(self._alone(item))
+        if together:
+            done.extend(self._commit(together))
+        return done
+
+    def _commit(self, items: list[Item]) -> list[Committed]:
         try:
             return [self._attempt(items)]
         except Exception as error:
@@ -264,7 +287,7 @@ class Journal:
                 for item in items:
                     try:
                         outcomes.append((item, item.apply(batch), None))
-                    except (GatewayError, Outdated) as refusal:
+                    except (GatewayError, Outdated, Postponed) as refusal:
                         outcomes.append((item, None, refusal))
                 batch.flush()
                 batch.count_commit(number)

@@ -14,6 +14,7 @@ from django.conf import settings
 from accounts.auth import invalid_now
 from chat import gateway, processes, queries
 from chat.beyond import Beyond
+from chat.control import TakeCommands
 from chat.gateway import Gateway
 from chat.runs import Expire
 from hermes_site.errors import CloseCode
@@ -21,6 +22,7 @@ from hermes_site.errors import CloseCode
 logger = logging.getLogger(__name__)
 
 TICKS_A_HEARTBEAT = 30
+COMMANDS_SECONDS = 1
 _clocks: set[asyncio.Task[None]] = set()
 
 
@@ -37,6 +39,7 @@ async def startup() -> None:
         await beyond.start()
         here.hub.beyond = beyond
         _keep(_every(settings.HERMES_POSITION_SECONDS, lambda: _poll(here)))
+        _keep(_every(COMMANDS_SECONDS, lambda: _take_commands(here)))
     _keep(_every(settings.HERMES_PROCESS_BEAT_SECONDS, lambda: _beat(here)))
     _keep(_every(min(1.0, settings.HERMES_HEARTBEAT_SECONDS / TICKS_A_HEARTBEAT), lambda: _look(here)))
     _keep(_every(settings.HERMES_CREDENTIAL_CHECK_SECONDS, lambda: _check_credentials(here)))
@@ -114,6 +117,12 @@ async def _check_credentials(here: Gateway) -> None:
     for socket in list(here.sockets):
         if (code := bad.get(socket.principal)) is not None:
             socket.close(code)
+
+
+async def _take_commands(here: Gateway) -> None:
+    """A hint may get lost: look for what was asked of this process' runs."""
+    if any(slot.turns for slot in here.journal.slots.values()):
+        await here.journal.do(TakeCommands(here.journal.slots))
 
 
 async def _poll(here: Gateway) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
@@ -14,11 +14,9 @@ from chat.answers import wait_for_more
 from chat.batch import Batch
 from chat.keys import new_key
 from chat.models import LIVE, AgentSlot, Connection, Process, Run, RunStatus
-from chat.telling import RunRef, Told
+from chat.telling import Told
 from chat.turns import Peer, Slot, Turn
 from hermes_site.errors import CloseCode, RateLimited
-
-HAND_OUT_ROWS = 100
 
 
 class Quiet:
@@ -28,26 +26,37 @@ class Quiet:
         """Nothing to hear."""
 
 
+class Seat(NamedTuple):
+    """What an agent that has connected is told: its generation, the user's cursor, its open streams."""
+
+    generation: int
+    cursor: int
+    streams: list[dict[str, Any]]
+
+
 class Connect(Quiet):
     """
     An agent takes its slot; the newest connection wins.
 
-    Its live turns become this process'. The result is the generation that was in the slot before.
+    Its live turns become this process'.
 
     Raises:
         RateLimited: If this name was taken over too often: two bridges chase each other.
     """
 
-    def __init__(self, slot: Slot, peer: Peer, caps: frozenset[str]) -> None:
+    alone = True
+
+    def __init__(self, slot: Slot, peer: Peer, caps: frozenset[str], since: int | None = None) -> None:
         self.slot = slot
         self.peer = peer
         self.caps = caps
+        self.since = since
 
     def load(self, batch: Batch) -> None:
         """The slot's row is locked in `apply`, after all logs."""
         batch.want_log(self.slot.user_id)
 
-    def apply(self, batch: Batch) -> int:
+    def apply(self, batch: Batch) -> Seat:
         """Take the slot and its runs."""
         slot = self.slot
         row = (
@@ -65,8 +74,13 @@ class Connect(Quiet):
         row.takeovers = json.dumps(recent)
         row.save()
         slot.key, slot.generation, slot.caps = row.pk, row.generation, self.caps
-        slot.dropping = {}
+        slot.dropping, slot.stopped = {}, {}
+        last, _ = batch.cursors(slot.user_id)
+        slot.redeliver_to = 0
         slot.handed = 0
+        if "sync" in self.caps and self.since is not None:
+            slot.redeliver_to = last
+            slot.handed = min(self.since, last)
         Run.objects.filter(
             user_id=slot.user_id, agent=slot.name, status__in=LIVE, delivered_at__isnull=False
         ).update(owner=batch.process, epoch=row.generation)
@@ -87,7 +101,17 @@ class Connect(Quiet):
                     old.close(CloseCode.REPLACED)
 
         batch.call(seat)
-        return row.generation
+        streams = [
+            {
+                "id": turn.stream.public_id,
+                "session": turn.ref.session,
+                "reply_to": turn.stream.reply_to,
+                "chars": len(turn.narrative.stream_text),
+            }
+            for turn in slot.all_turns()
+            if turn.stream is not None
+        ]
+        return Seat(row.generation, last, streams)
 
     def _takeovers(self, row: AgentSlot, now: float) -> list[float]:
         """The latest takeovers, this one included where it is one."""
@@ -156,6 +180,8 @@ class EndStale(Quiet):
     Turns that an agent with `sync` had not begun go back to the queue instead.
     """
 
+    alone = True
+
     def __init__(self, slot: Slot, generation: int) -> None:
         self.slot = slot
         self.generation = generation
@@ -189,6 +215,7 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
         batch.update_run(turn.key, status=RunStatus.QUEUED, owner=None, delivered_at=None)
         slot.remove(turn)
         slot.handed = 0
+        batch.call(slot.wake)
         return
     reply_to = turn.ref.reply_to
     if turn.stream is not None:
@@ -203,107 +230,6 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
     ends.end_turn(
         batch, slot, turn, "interrupted", code="agent_gone", text=text, error=error, interrupted=True
     )
-
-
-class Dispatch(Quiet):
-    """
-    Hand an agent what waits for it, oldest first; `delivered_at` is committed before the frame is written.
-
-    The result says whether more may wait.
-    """
-
-    def __init__(self, slot: Slot, generation: int) -> None:
-        self.slot = slot
-        self.generation = generation
-
-    def load(self, batch: Batch) -> None:
-        """The user's numbers, so that no message can come between, and the agent's turns."""
-        batch.want_log(self.slot.user_id)
-        batch.want_turns(self.slot)
-
-    def apply(self, batch: Batch) -> bool:
-        """Take the next ones up as turns."""
-        slot = self.slot
-        if slot.generation != self.generation:
-            return False
-        last, _ = batch.cursors(slot.user_id)
-        if slot.handed == last:
-            return False
-        runs = list(
-            Run.objects.filter(
-                user_id=slot.user_id, agent=slot.name, status=RunStatus.QUEUED, delivered_at__isnull=True,
-                user_message__cursor__gt=slot.handed,
-            )
-            .select_related("session", "user_message")
-            .order_by("user_message__cursor")[: HAND_OUT_ROWS + 1]
-        )  # fmt: skip
-        for run in runs[:HAND_OUT_ROWS]:
-            question = run.user_message
-            assert question is not None and question.cursor is not None
-            ref = RunRef(
-                run.pk, run.public_id, run.session.public_id, slot.name, slot.username, question.public_id
-            )
-            status = RunStatus.QUEUED if slot.active(run.session_id) else RunStatus.RUNNING
-            turn = Turn(run.pk, ref, run.session_id, run.ordinal, status, slot.generation)
-            turn.narrative.last_seq = run.last_seq
-            slot.add(turn)
-            batch.claim(turn)
-            batch.update_run(
-                run.pk, status=status, owner=rows.unique(batch.process), epoch=slot.generation,
-                delivered_at=rows.moment(batch.now),
-            )  # fmt: skip
-            frame = frames.message_frame(
-                message_id=question.public_id, kind=question.type, sender=slot.username, to=slot.name,
-                session=run.session.public_id, reply_to=question.reply_to, ts=question.ts,
-                data=frames.read_data(question.data), replace_from=question.replace_from,
-            )  # fmt: skip
-            hand_out(batch, slot, turn, frame, question.cursor)
-        more = len(runs) > HAND_OUT_ROWS
-        slot.handed = runs[HAND_OUT_ROWS - 1].user_message.cursor if more else last
-        return more
-
-
-def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor: int) -> None:
-    """Have a message handed to its agent, and watch for signs of life of its turn."""
-    if "sync" in slot.caps:
-        frame = {**frame, "cursor": cursor}
-    batch.push(slot, frames.encode(frame))
-    batch.later(settings.HERMES_ANSWER_SECONDS, Silence(slot, turn))
-
-
-class Silence(Quiet):
-    """Nothing has been heard of a turn for a set time: its Apps get a notice, and the turn lives on."""
-
-    def __init__(self, slot: Slot, turn: Turn) -> None:
-        self.slot = slot
-        self.turn = turn
-
-    def load(self, batch: Batch) -> None:
-        """The agent's turns."""
-        batch.want_turns(self.slot)
-
-    def apply(self, batch: Batch) -> None:
-        """Tell it once per silence; waiting behind another turn is none."""
-        slot, limit = self.slot, settings.HERMES_ANSWER_SECONDS
-        turn = slot.get(self.turn.session, self.turn.key)
-        if turn is None:
-            return
-        silent = batch.monotonic - turn.sign
-        if turn.status == RunStatus.QUEUED:
-            silent = 0.0
-        if silent < limit * 0.99:
-            turn.told_silence = False
-            batch.later(limit - silent, Silence(slot, turn))
-            return
-        if not turn.told_silence:
-            turn.told_silence = True
-            reply_to = turn.ref.reply_to or (turn.stream.reply_to if turn.stream else None)
-            text = f"the agent has shown no sign of life for {limit:g} seconds"
-            error = ends.notice_error(
-                batch, slot, session=turn.ref.session, reply_to=reply_to, code="timeout", text=text
-            )
-            batch.tell(Told(slot.user_id, notice=error))
-        batch.later(limit, Silence(slot, turn))
 
 
 def online_agents(user_id: int) -> dict[str, bool]:

@@ -123,6 +123,8 @@ class Beat(Quiet):
 class EndOrphans(Quiet):
     """End the live runs of one user that a dead process owned."""
 
+    alone = True
+
     def __init__(self, dead: uuid.UUID, user_id: int) -> None:
         self.dead = dead
         self.user_id = user_id

@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from chat import events as run_events
 from chat import frames
 from chat.events import Event
-from chat.models import LIVE, JournalRow, Message, Run, UserLog
+from chat.models import LIVE, AgentSlot, JournalRow, Message, Run, UserLog
 from chat.telling import RunRef, Told
 
 T = TypeVar("T")
@@ -220,3 +220,37 @@ def stream_so_far(run_key: int, up_to: int) -> tuple[dict[str, Any], str] | None
         narrative.add(event)
         start = (event.get("v3") or {}).get("start", start)
     return (start, narrative.stream_text) if start is not None else None
+
+
+def agent_caps(user_id: int, agent: str) -> frozenset[str]:
+    """What an agent granted when it connected last."""
+    caps = AgentSlot.objects.filter(user_id=user_id, name=agent).values_list("caps", flat=True).first()
+    return frozenset(cap for cap in (caps or "").split(",") if cap)
+
+
+def history_before(session_key: int, ordinal: int) -> list[dict[str, Any]]:
+    """A conversation up to a run, as an agent gets it: `{role, content, id}`, oldest first; files by name and id."""
+    rows = (
+        Message.objects.filter(
+            session_id=session_key, run__ordinal__lt=ordinal, replaced_by=None, cursor__isnull=False
+        )
+        .order_by("run__ordinal", "cursor")
+        .values_list("side", "public_id", "data")
+    )
+    return [
+        {
+            "role": "user" if side == "app" else "assistant",
+            "content": _as_text(frames.read_data(data)),
+            "id": public_id,
+        }
+        for side, public_id, data in rows
+    ]
+
+
+def _as_text(data: dict[str, Any]) -> str:
+    media = data.get("media")
+    text = str(data.get("text") or "")
+    if not isinstance(media, dict):
+        return text
+    file = f"[file {media.get('name') or media.get('type')} ({media.get('id')})]"
+    return f"{text}\n{file}" if text else file

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from chat import ends, frames
+from chat import ends, frames, queries, replacing
 from chat.answers import with_media
-from chat.batch import Batch, SessionRow
+from chat.batch import Batch, Postponed, SessionRow
+from chat.control import waiting_turn
+from chat.dispatch import hand_out
 from chat.keys import new_key
 from chat.models import AgentSlot, Message, Run, RunStatus
-from chat.presence import Quiet, hand_out
-from chat.telling import RunRef, Told
-from chat.turns import Slot, Turn
+from chat.presence import Quiet
+from chat.telling import Told
+from chat.turns import Slot
 from hermes_site.errors import Offline, Unsupported
 
 
@@ -49,6 +51,7 @@ class Submit(Quiet):
         self.agent = agent
         self.frame = frame
         self.slots = slots
+        self.alone = frame.replace_from is not None  # it reads, and takes away, what others may have staged
 
     def load(self, batch: Batch) -> None:
         """The user's numbers, the session, whether the id is taken, the file, the agent's turns."""
@@ -70,12 +73,15 @@ class Submit(Quiet):
         if known is not None:
             if known.digest != digest:
                 raise Unsupported("id: is taken by a message with other content", field="id")
+            if batch.is_new(known.key):
+                raise Postponed
             echo_again(batch, self.user_id, self.username, known.key)
             return Submitted(repeated=True)
         session = self._session(batch)
         kind, data, media = with_media(batch, self.user_id, frame)
+        target = None
         if frame.replace_from is not None:
-            raise Unsupported("replace_from: this agent cannot replace", field="replace_from")
+            target = replacing.find_target(self.user_id, session, frame.replace_from, self.agent)
         slot = self._slot()
         online = slot is not None or _online_elsewhere(self.user_id, self.agent)
         if not online:
@@ -94,7 +100,7 @@ class Submit(Quiet):
         cursor = batch.next_cursor(self.user_id, undelivered_for=None if direct else self.agent)
         batch.insert_message(
             key=key, session=session, run=turn.key, side="app", public_id=frame.id, cursor=cursor, kind=kind,
-            reply_to=frame.reply_to, ts=int(frame.ts), data=data, digest=digest,
+            reply_to=frame.reply_to, ts=int(frame.ts), data=data, digest=digest, replace_from=frame.replace_from,
         )  # fmt: skip
         batch.touch(session, data.get("text"))
         content = data.get("text", "") if media is None else [{"type": "text", "text": data.get("text", "")}]
@@ -109,7 +115,7 @@ class Submit(Quiet):
             batch.grant(media, self.agent)
         message = frames.message_frame(
             message_id=frame.id, kind=kind, sender=self.username, to=self.agent, session=frame.session,
-            reply_to=frame.reply_to, ts=int(frame.ts), data=data,
+            reply_to=frame.reply_to, ts=int(frame.ts), data=data, replace_from=frame.replace_from,
         )  # fmt: skip
         batch.tell(
             Told(
@@ -117,8 +123,13 @@ class Submit(Quiet):
                 message=message, side="app", status={"id": turn.ref.public_id, "status": status, "code": None},
             )
         )  # fmt: skip
+        if target is not None:
+            replacing.replace(batch, self.user_id, self.username, target, session, (key, turn.key))
         if direct and slot is not None:
             slot.add(turn)
+            if target is not None:
+                history = queries.history_before(session.key, turn.ordinal)
+                message = {**message, "data": {**data, "history": history}}
             hand_out(batch, slot, turn, message, cursor)
         return Submitted(queued=not online)
 
@@ -166,6 +177,7 @@ def _online_elsewhere(user_id: int, agent: str) -> bool:
 class Expire(Quiet):
     """End what has waited too long for its agent, a bounded number at a time."""
 
+    alone = True
     ROWS = 200
 
     def load(self, batch: Batch) -> None:
@@ -184,21 +196,14 @@ class Expire(Quiet):
         """Fail them, and say so; the result says whether there may be more."""
         waiting = Run.objects.filter(pk__in=self.keys, status=RunStatus.QUEUED, delivered_at__isnull=True)
         for run in waiting.select_related("session", "user_message", "user"):
-            slot = Slot(0, run.user_id, run.user.username, run.agent)
-            question = run.user_message
-            ref = RunRef(
-                run.pk, run.public_id, run.session.public_id, run.agent, run.user.username,
-                question.public_id if question else None,
-            )  # fmt: skip
-            turn = Turn(run.pk, ref, run.session_id, run.ordinal, run.status, 0)
-            turn.narrative.last_seq = run.last_seq
+            slot, turn = waiting_turn(run)
             batch.claim(turn)
             text = "the agent did not come in time"
             error = ends.notice_error(
                 batch,
                 slot,
-                session=ref.session,
-                reply_to=ref.reply_to,
+                session=turn.ref.session,
+                reply_to=turn.ref.reply_to,
                 code="offline",
                 text=text,
                 queued=False,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from chat.events import Narrative
+from chat.events import Event, Narrative
 from chat.telling import RunRef
 
 
@@ -68,6 +68,11 @@ class Turn:
         self.sign = time.monotonic()  # last sign of life
         self.told_silence = False
 
+    def take_narrative(self, events: list[Event]) -> None:
+        """What was told of it so far."""
+        for event in events:
+            self.narrative.add(event)
+
     def recall(self, old: Turn) -> None:
         """Take over from an older picture of the same turn what is not in the database."""
         self.heard, self.sign, self.window, self.told_silence = (
@@ -106,10 +111,17 @@ class Slot:
         self.dropping: dict[
             str, bool
         ] = {}  # sessions whose frames are dropped up to their `stream_end`; told yet?
+        self.stopped: dict[str, bool] = {}  # messages whose turns were cancelled while they waited; told yet?
+        self.redeliver_to = 0  # turns up to this cursor are handed out again, if they live
         self.known = False  # whether `turns` is what the database says
         self.before: dict[int, Turn] = {}  # turns that were forgotten: what no row says of them
         self.turns: dict[int, list[Turn]] = {}  # by session, in order
         self.open: dict[str, Turn] = {}  # those with an open stream, by the session's id
+
+    def wake(self) -> None:
+        """Have the agent's socket look for what waits. In the event loop."""
+        if self.peer is not None:
+            self.peer.wake()
 
     def forget(self) -> None:
         """Drop what was cached, after a commit that failed."""

@@ -40,8 +40,7 @@ def load_turns(slot: Slot) -> None:
             question.public_id if question else None,
         )  # fmt: skip
         turn = Turn(run.pk, ref, run.session_id, run.ordinal, run.status, slot.generation - 1)
-        for event in events[run.pk]:
-            turn.narrative.add(event)
+        turn.take_narrative(events[run.pk])
         turn.narrative.last_seq = max(turn.narrative.last_seq, run.last_seq)
         turn.text_id = turn.narrative.stream_id
         turn.asked_stop = run.status == "stopping"

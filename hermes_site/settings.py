@@ -58,19 +58,16 @@ def seconds(name: str, default: float) -> float:
     return value
 
 
+# A setting and its meaning stay on one line.
+# fmt: off
+
 # --- Where it runs -------------------------------------------------------------------------------------------------
 DEBUG = switch("DEBUG", False)  # development: error pages, a secret key of its own making, demo data allowed
-HERMES_DATA_DIR = text("HERMES_DATA_DIR") or str(
-    BASE_DIR / "var"
-)  # database, media, logs of the embedded default
+HERMES_DATA_DIR = text("HERMES_DATA_DIR") or str(BASE_DIR / "var")  # database, media, logs of the embedded default
 DATA_DIR = Path(HERMES_DATA_DIR)
 DATA_DIR.mkdir(parents=True, exist_ok=True)
-HERMES_PUBLIC_URL = text("HERMES_PUBLIC_URL").rstrip(
-    "/"
-)  # what people type; https brings redirects, secure cookies
-HERMES_TRUSTED_PROXIES = words(
-    "HERMES_TRUSTED_PROXIES"
-)  # addresses whose X-Forwarded-For and -Proto are believed
+HERMES_PUBLIC_URL = text("HERMES_PUBLIC_URL").rstrip("/")  # what people type; https brings redirects, secure cookies
+HERMES_TRUSTED_PROXIES = words("HERMES_TRUSTED_PROXIES")  # addresses whose X-Forwarded-For and -Proto are believed
 HERMES_PROCESSES = count("HERMES_PROCESSES", 1)  # processes that serve together; `serve --processes` sets it
 HERMES_LOG_LEVEL = text("HERMES_LOG_LEVEL") or "INFO"  # of our own log lines
 HERMES_LOG_FILE = text("HERMES_LOG_FILE")  # log lines also go here; "" means to stderr alone
@@ -105,10 +102,7 @@ HERMES_CORS_ORIGINS = words("HERMES_CORS_ORIGINS")  # other origins whose pages 
 HTTPS = public.scheme == "https"
 SECURE_SSL_REDIRECT = SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz)$"]  # asked by machines inside, over plain HTTP
-SECURE_PROXY_SSL_HEADER = (
-    "HTTP_X_FORWARDED_PROTO",
-    "https",
-)  # removed from requests of anyone but a trusted proxy
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")  # removed from requests of anyone but a trusted proxy
 SECURE_HSTS_SECONDS = count("SECURE_HSTS_SECONDS", 0)
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -187,9 +181,7 @@ STORAGES = {
 
 # --- Database ------------------------------------------------------------------------------------------------------
 HERMES_DATABASE_WAIT_SECONDS = seconds("HERMES_DATABASE_WAIT_SECONDS", 20)  # for SQLite's one writer
-HERMES_LOCK_TIMEOUT_SECONDS = seconds(
-    "HERMES_LOCK_TIMEOUT_SECONDS", 2
-)  # for a row lock of PostgreSQL, in the journal
+HERMES_LOCK_TIMEOUT_SECONDS = seconds("HERMES_LOCK_TIMEOUT_SECONDS", 2)  # for a row lock of PostgreSQL, in the journal
 DATABASES = {
     "default": dj_database_url.config(default=f"sqlite:///{DATA_DIR / 'db.sqlite3'}", conn_max_age=0),
 }
@@ -228,13 +220,9 @@ LOGIN_URL = "admin:login"
 HERMES_JWT_KEY = text("HERMES_JWT_KEY")  # signs the tokens; "" means SECRET_KEY does
 HERMES_ACCESS_SECONDS = seconds("HERMES_ACCESS_SECONDS", 3600)  # life of an access token
 HERMES_REFRESH_SECONDS = seconds("HERMES_REFRESH_SECONDS", 30 * 86400)  # life of a refresh token
-HERMES_REFRESH_REPEAT_SECONDS = seconds(
-    "HERMES_REFRESH_REPEAT_SECONDS", 30
-)  # a used one gets the same answer
+HERMES_REFRESH_REPEAT_SECONDS = seconds("HERMES_REFRESH_REPEAT_SECONDS", 30)  # a used one gets the same answer
 HERMES_TOKEN_LEEWAY_SECONDS = seconds("HERMES_TOKEN_LEEWAY_SECONDS", 5)  # for iat and nbf, never for exp
-HERMES_CREDENTIAL_CHECK_SECONDS = seconds(
-    "HERMES_CREDENTIAL_CHECK_SECONDS", 1
-)  # between looks at live credentials
+HERMES_CREDENTIAL_CHECK_SECONDS = seconds("HERMES_CREDENTIAL_CHECK_SECONDS", 1)  # between looks at live credentials
 HERMES_CREDENTIAL_BYTES = count("HERMES_CREDENTIAL_BYTES", 8 * KIB)  # longest query or credential of a socket
 HERMES_AUTH_THREADS = count("HERMES_AUTH_THREADS", 4)  # threads for look-ups of users and keys
 HERMES_READ_THREADS = count("HERMES_READ_THREADS", 4)  # threads for replays, history and other reads of chat
@@ -270,18 +258,13 @@ HERMES_DATA_BYTES = count("HERMES_DATA_BYTES", 64 * KIB)  # `data` of a frame be
 HERMES_DATA_DEPTH = count("HERMES_DATA_DEPTH", 16)  # nesting of `data`, itself being 1
 HERMES_DATA_KEYS = count("HERMES_DATA_KEYS", 256)  # keys in `data` in all
 HERMES_BAD_FRAMES = count("HERMES_BAD_FRAMES", 20)  # in a row, then close 4008
-HERMES_HEARTBEAT_SECONDS = seconds(
-    "HERMES_HEARTBEAT_SECONDS", 90
-)  # silence after which a peer is closed, 4408
+HERMES_HEARTBEAT_SECONDS = seconds("HERMES_HEARTBEAT_SECONDS", 90)  # silence after which a peer is closed, 4408
 HERMES_STREAM_BYTES = count("HERMES_STREAM_BYTES", 8 * MIB)  # text of one stream
 HERMES_OPEN_STREAMS = count("HERMES_OPEN_STREAMS", 64)  # open at once per agent connection
-HERMES_STREAM_GRACE_SECONDS = seconds(
-    "HERMES_STREAM_GRACE_SECONDS", 30
-)  # for an agent that went in mid-stream
+HERMES_STREAM_GRACE_SECONDS = seconds("HERMES_STREAM_GRACE_SECONDS", 30)  # for an agent that went in mid-stream
 HERMES_ANSWER_SECONDS = seconds("HERMES_ANSWER_SECONDS", 600)  # no sign of life of a turn: `timeout`
-HERMES_TURN_END_SECONDS = seconds(
-    "HERMES_TURN_END_SECONDS", 1
-)  # quiet after which a plain agent's turn is over
+HERMES_TURN_END_SECONDS = seconds("HERMES_TURN_END_SECONDS", 1)  # quiet after which a plain agent's turn is over
+HERMES_STOP_CONFIRM_SECONDS = seconds("HERMES_STOP_CONFIRM_SECONDS", 30)  # for an agent to confirm a stop
 HERMES_QUEUE_SECONDS = seconds("HERMES_QUEUE_SECONDS", 7 * 86400)  # a message waits this long for its agent
 HERMES_QUEUE_LIMIT = count("HERMES_QUEUE_LIMIT", 200)  # messages that wait for one agent
 HERMES_REPLAY_LIMIT = count("HERMES_REPLAY_LIMIT", 1000)  # messages in one replay
@@ -296,16 +279,10 @@ HERMES_COMMIT_ROWS = count("HERMES_COMMIT_ROWS", 200)  # rows in one statement
 # --- Processes -----------------------------------------------------------------------------------------------------
 HERMES_PROCESS_BEAT_SECONDS = seconds("HERMES_PROCESS_BEAT_SECONDS", 5)  # between signs of life of a process
 HERMES_PROCESS_LEASE_SECONDS = seconds("HERMES_PROCESS_LEASE_SECONDS", 15)  # without one it counts as dead
-HERMES_POSITION_SECONDS = seconds(
-    "HERMES_POSITION_SECONDS", 2
-)  # between repeated positions and looks for missed ones
-HERMES_HINT_BYTES = count(
-    "HERMES_HINT_BYTES", 64 * KIB
-)  # largest hint between processes, above it numbers only
+HERMES_POSITION_SECONDS = seconds("HERMES_POSITION_SECONDS", 2)  # between repeated positions and looks for missed ones
+HERMES_HINT_BYTES = count("HERMES_HINT_BYTES", 64 * KIB)  # largest hint between processes, above it numbers only
 HERMES_HERE_SECONDS = seconds("HERMES_HERE_SECONDS", 5)  # between words that a process has readers of a user
-HERMES_LAYER_LOST_SECONDS = seconds(
-    "HERMES_LAYER_LOST_SECONDS", 15
-)  # layer away this long: sockets close 4011
+HERMES_LAYER_LOST_SECONDS = seconds("HERMES_LAYER_LOST_SECONDS", 15)  # layer away this long: sockets close 4011
 HERMES_DRAIN_SECONDS = seconds("HERMES_DRAIN_SECONDS", 10)  # for open streams on SIGTERM, at most
 HERMES_DRAIN_LEAST_SECONDS = seconds("HERMES_DRAIN_LEAST_SECONDS", 2)  # the same, at least
 HERMES_RATE_LIMIT = switch("HERMES_RATE_LIMIT", True)  # 0 switches all rate limits off (load tests)
@@ -327,9 +304,7 @@ HERMES_MEDIA_MAX_IMAGE_BYTES = count("HERMES_MEDIA_MAX_IMAGE_BYTES", 20 * MIB)
 HERMES_MEDIA_MAX_VOICE_BYTES = count("HERMES_MEDIA_MAX_VOICE_BYTES", 50 * MIB)
 HERMES_MEDIA_MAX_VIDEO_BYTES = count("HERMES_MEDIA_MAX_VIDEO_BYTES", 200 * MIB)
 HERMES_MEDIA_MAX_FILE_BYTES = count("HERMES_MEDIA_MAX_FILE_BYTES", 100 * MIB)
-HERMES_UPLOAD_BODY_BYTES = count(
-    "HERMES_UPLOAD_BODY_BYTES", 201 * MIB
-)  # body of an upload, its form included
+HERMES_UPLOAD_BODY_BYTES = count("HERMES_UPLOAD_BODY_BYTES", 201 * MIB)  # body of an upload, its form included
 HERMES_BODY_BYTES = count("HERMES_BODY_BYTES", 10 * MIB)  # any other request body
 DATA_UPLOAD_MAX_MEMORY_SIZE = HERMES_BODY_BYTES
 FILE_UPLOAD_TEMP_DIR = text("FILE_UPLOAD_TEMP_DIR") or None
@@ -359,9 +334,7 @@ LOGGING = {
     "loggers": {
         **{name: {"level": HERMES_LOG_LEVEL} for name in ("hermes_site", "accounts", "media", "chat")},
         "django": {"level": "INFO", "handlers": [], "propagate": True},
-        "django.security.DisallowedHost": {
-            "level": "CRITICAL"
-        },  # anybody can send any Host; it is answered by 400
+        "django.security.DisallowedHost": {"level": "CRITICAL"},  # anybody can send any Host; it is answered by 400
         "django.server": {"level": "INFO", "handlers": [], "propagate": True},
         "channels_redis": {"level": "INFO"},
     },
