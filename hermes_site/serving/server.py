@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import socket
-import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,10 @@ from twisted.logger import (
 
 from hermes_site import errors
 from hermes_site.errors import CloseCode
+from hermes_site.serving.ending import last_resort
 from hermes_site.serving.frames import Message
+from hermes_site.serving.lifeline import Lifeline
+from hermes_site.serving.listening import BACKLOG
 from hermes_site.serving.options import Options
 from hermes_site.serving.requests import Factory, Request
 from hermes_site.serving.sockets import Socket
@@ -62,18 +64,21 @@ class Server(daphne.server.Server):
         options: Options,
         hooks: Hooks,
         listening: Callable[[], None] = lambda: None,
+        lifeline: Lifeline | None = None,
     ) -> None:
         """
         Args:
             application: An ASGI 3 application; it never sees a `lifespan`.
-            sockets: Bound and listening.
-            listening: Called once the first connection can be accepted.
+            sockets: Bound.
+            listening: Called once connections are accepted.
+            lifeline: To the parent process, whose death ends this one.
         """
         super().__init__(application, endpoints=["sockets"], server_name="")
         self.sockets = sockets
         self.options = options
         self.hooks = hooks
         self.listening = listening
+        self.lifeline = lifeline
         self.connections: dict[Request, dict[str, Any]] = {}
         self.sockets_open: set[Socket] = set()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -91,6 +96,8 @@ class Server(daphne.server.Server):
         self.factory = Factory(self)
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self.end, number)
+        if self.lifeline is not None:
+            self.lifeline.watch(self.loop, lambda: self.end(signal.SIGTERM))
         self.keep(self.loop.create_task(self.begin()))
         reactor.run(installSignalHandlers=False)
 
@@ -162,6 +169,7 @@ class Server(daphne.server.Server):
             return
         for sock in self.sockets:
             sock.setblocking(False)
+            sock.listen(BACKLOG)
             reactor.adoptStreamPort(sock.fileno(), sock.family, self.factory)
             sock.close()  # Twisted has made a copy
         self.listening()
@@ -178,9 +186,7 @@ class Server(daphne.server.Server):
         if self.draining:
             return
         self.draining = True
-        last_resort = threading.Timer(self.options.exit_seconds, os._exit, (1,))
-        last_resort.daemon = True
-        last_resort.start()
+        last_resort(self.options.exit_seconds)
         self.leaving = self.loop.create_task(self.leave())
 
     async def leave(self) -> None:
