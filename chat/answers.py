@@ -13,7 +13,7 @@ from chat.keys import new_key
 from chat.models import Run, RunStatus
 from chat.telling import Told
 from chat.turns import OpenStream, Slot, Turn
-from hermes_site.errors import Unsupported, UploadFailed
+from hermes_site.errors import GatewayError, Unsupported, UploadFailed
 from media.models import Media
 from media.services import frame_fields
 
@@ -44,7 +44,11 @@ def take(batch: Batch, slot: Slot, frame: frames.AnyFrame) -> None:
     """Any frame of an agent but a piece."""
     match frame:
         case frames.StreamStart():
-            stream_start(batch, slot, frame)
+            try:
+                stream_start(batch, slot, frame)
+            except (GatewayError, Outdated):
+                slot.dropping[frame.session] = True  # its pieces are nobody's
+                raise
         case frames.StreamEnd():
             stream_end(batch, slot, frame)
         case frames.Message():
@@ -58,7 +62,7 @@ def take(batch: Batch, slot: Slot, frame: frames.AnyFrame) -> None:
 def pieces(batch: Batch, slot: Slot, session_id: str, text: str) -> None:
     """More of the open stream of a session."""
     turn = slot.open.get(session_id)
-    if turn is None or turn.stream is None:
+    if turn is None or turn.stream is None or session_id in slot.dropping:
         raise _stray(slot, session_id)
     stream = turn.stream
     if stream.generation != slot.generation:
@@ -88,7 +92,6 @@ def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:
         raise Unsupported(f"type: more than {settings.HERMES_OPEN_STREAMS} streams are open", field="type")
     slot.dropping.pop(frame.session, None)
     if frame.reply_to in slot.stopped:
-        slot.dropping[frame.session] = True
         raise _of_stopped(slot, frame.reply_to)
     session = session or batch.new_session(slot.user_id, frame.session, slot.name)
     if open_turn is not None and old is not None:
@@ -111,6 +114,8 @@ def stream_end(batch: Batch, slot: Slot, frame: frames.StreamEnd) -> None:
     """The open stream of a session is complete, and with it perhaps the turn."""
     data = frame.data or {}
     turn = slot.open.get(frame.session)
+    if frame.session in slot.dropping:
+        raise _stray(slot, frame.session, last=True)
     if turn is None:
         turn = _not_begun(batch, slot, frame)
         if turn is None:

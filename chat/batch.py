@@ -403,16 +403,18 @@ class Batch:
         for session in self._new_sessions:
             session.dirty = False
         self._check_ownership()
+        old = {key: values for key, values in self._run_updates.items() if key not in self._new_runs}
+        _update(Run, old)  # first: a run that ends makes room for a new one of its session
         last = {key: events[-1]["seq"] for key, events in self._journal.items()}
         rows.insert(Run, _RUN_COLUMNS, [(*row, last.get(key, 0)) for key, row in self._new_runs.items()])
+        _update(Run, {key: values for key, values in self._run_updates.items() if key in self._new_runs})
         rows.insert(Message, _MESSAGE_COLUMNS, list(self._new_messages.values()))
+        _update(Message, self._message_updates)
         rows.insert(JournalRow, _JOURNAL_COLUMNS, [
             (new_key(), key, events[0]["seq"], events[-1]["seq"], run_events.dump(events))
             for key, events in self._journal.items()
         ])  # fmt: skip
         rows.insert(Command, ("id", "run_id", "kind", "payload", "created_at"), self._asked)
-        _update(Message, self._message_updates)
-        _update(Run, self._run_updates)
         dirty = [s for s in self._sessions.values() if s is not None and s.dirty]
         if dirty:
             rows.update(
@@ -482,8 +484,8 @@ def _update(model: type[Message] | type[Run], updates: dict[int, dict[str, Any]]
     groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for key, values in sorted(updates.items()):
         groups[tuple(values)].append((*values.values(), key))
-    for columns, changed in groups.items():
-        rows.update(model, columns, changed)
+    for columns in sorted(groups, key=lambda columns: "ended_at" not in columns):  # ends before what moves up
+        rows.update(model, columns, groups[columns])
 
 
 _SESSION_COLUMNS = (

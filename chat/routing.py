@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from chat.consumers import AgentConsumer, AppConsumer
+from chat.agent_consumer import AgentConsumer
+from chat.app_consumer import AppConsumer
 
 websocket_urlpatterns = [
     path("ws/app", AppConsumer.as_asgi()),

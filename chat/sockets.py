@@ -28,6 +28,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+PONG = '{"type":"pong"}'
 CAPS = frozenset({"sync", "events", "control"})
 
 

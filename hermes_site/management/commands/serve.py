@@ -27,7 +27,7 @@ def options() -> Options:
         send_buffer_bytes=settings.HERMES_SEND_BUFFER_BYTES,
         body_window_bytes=settings.HERMES_BODY_WINDOW_BYTES,
         accept_seconds=settings.HERMES_ACCEPT_SECONDS,
-        ping_seconds=settings.HERMES_PING_SECONDS,
+        ping_seconds=min(settings.HERMES_PING_SECONDS, settings.HERMES_HEARTBEAT_SECONDS / 3),
         close_seconds=settings.HERMES_CLOSE_SECONDS,
         idle_seconds=settings.HERMES_IDLE_SECONDS,
         exit_seconds=settings.HERMES_EXIT_SECONDS,

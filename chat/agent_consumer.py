@@ -1,0 +1,233 @@
+"""An agent's socket. It reads frames, hands them to the writer, and is handed what people say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django.conf import settings
+
+from accounts.auth import agent_names
+from chat import answers, dispatch, frames, presence
+from chat.answers import Outdated
+from chat.batch import Batch
+from chat.events import FROM_GATEWAY
+from chat.journal import Joinable
+from chat.sockets import PONG, ChatSocket
+from chat.telling import SYNC, Told
+from chat.turns import Slot
+from hermes_site.errors import CloseCode, GatewayError
+
+
+class AgentConsumer(ChatSocket):
+    """An agent: usually the bridge in front of a Hermes Agent."""
+
+    SIDE = "agent"
+    is_app = False
+
+    async def admit(self) -> None:
+        """Take the slot: the newest connection wins."""
+        who = self.principal
+        self.user_id = who.user_id
+        name = who.agent or "hermes"
+        default, _ = await agent_names(who.user_id)
+        self.names = {name, "hermes"} if name == default and not self.caps else {name}
+        journal = self.gateway.journal
+        slot = journal.slots.get((who.user_id, name)) or Slot(0, who.user_id, who.username, name)
+        journal.keep(slot)
+        self.slot = slot
+        self.peer_from, self.peer_to = who.username, name
+        self._joining: dict[str, _Pieces] = {}
+        self._dispatching = False
+        self._again = False
+        self.unwritten = 0
+        self.generation: int = 0
+        connect = presence.Connect(slot, self, self.caps, self.since)
+        connecting = asyncio.ensure_future(journal.do(connect))
+        try:
+            self.seat: presence.Seat = await asyncio.shield(connecting)
+        except asyncio.CancelledError:  # the peer left while the slot was being taken: give it back
+            connecting.add_done_callback(self._give_back)
+            raise
+        self.generation = self.seat.generation
+        self.gateway.hub.join(self)
+        if self.gateway.hub.beyond is not None:
+            self.gateway.hub.beyond.say(
+                {"kind": "seated", "user": who.user_id, "agent": name, "generation": self.generation}
+            )
+
+    def _give_back(self, connecting: asyncio.Future[presence.Seat]) -> None:
+        if not connecting.cancelled() and connecting.exception() is None:
+            self.generation = connecting.result().generation
+            self.ended()
+
+    async def opened(self) -> None:
+        """Greet, then hand out what waits."""
+        if self.caps:
+            data = {
+                "user": self.principal.username,
+                "caps": sorted(self.caps),
+                "truncated": False,
+                "streams": [],
+            }
+            await self.write(frames.encode({"type": "ready", "data": data}))
+        self.let_out()
+        self.wake()
+
+    def ended(self) -> None:
+        """Let the slot go; what it had been handed has a grace time."""
+        self.gateway.hub.leave(self)
+        if self.slot.peer is self:
+            self.slot.peer = None
+        self.gateway.journal.put(presence.Disconnect(self.slot, self.generation))
+
+    def silent_for(self, now: float) -> float:
+        """A pong to a ping of the server counts for agents, where the server shows it."""
+        heard = (
+            self.last_frame if self._transport is None else max(self.last_frame, self._transport.last_heard)
+        )
+        return now - heard
+
+    def take(self, text: str) -> None:
+        """One frame of the agent."""
+        frame = frames.decode(text, "agent", data_bytes=settings.HERMES_DATA_BYTES)
+        if isinstance(frame, frames.Ping):
+            self.good()
+            self.push(PONG)
+            return
+        if isinstance(frame, frames.Pong):
+            self.good()
+            return
+        if frame.to != self.principal.username or frame.sender not in self.names:
+            field, why = (
+                ("to", "is not the user of your key")
+                if frame.sender in self.names
+                else ("from", "is not you")
+            )
+            raise frames.BadFrame(field, why, frame_id=getattr(frame, "id", None), session=frame.session)
+        session = frame.session
+        if isinstance(frame, frames.Stream):
+            pieces = self._joining.get(session)
+            if pieces is None or pieces.taken:
+                pieces = self._joining[session] = _Pieces(self, session)
+                self.gateway.journal.put(pieces)
+            pieces.texts.append(frame.data.text)
+            self.unwritten += len(frame.data.text)
+            return
+        self._joining.pop(session, None)
+        if isinstance(frame, frames.Stop | frames.Steer):
+            raise frames.BadFrame("type", "is not for this direction", frame_id=frame.id, session=session)
+        if isinstance(frame, frames.Event) and (
+            "events" not in self.caps or (frame.data or {}).get("event") in FROM_GATEWAY
+        ):
+            raise frames.BadFrame("data.event", "may not be sent by you", frame_id=frame.id, session=session)
+        self.gateway.journal.put(_AgentFrame(self, frame))
+
+    def tell(self, told: Told) -> None:
+        """A message committed elsewhere may be for this agent; its own are echoed to a `sync` agent."""
+        if told.side == "app":
+            if told.notice is not None and told.notice["to"] == self.slot.name:
+                self.push(frames.encode(told.notice))
+            elif told.away:
+                self.wake()
+            return
+        own = told.run is not None and told.run.agent == self.slot.name
+        if own and told.message is not None and "sync" in self.caps:
+            for out in told.copy(events=None).render(SYNC):
+                self.push(out.text)
+
+    def position(self, cursor: int, runs: dict[int, int]) -> None:
+        """Another process is further than this one knows."""
+        if cursor > self.slot.handed:
+            self.wake()
+
+    def wake(self) -> None:
+        """Look for messages that wait for this agent."""
+        if self.closing is not None or not self._open:
+            return
+        if self._dispatching:
+            self._again = True
+            return
+        self._dispatching = True
+        self.gateway.journal.put(_Dispatch(self))
+
+    def dispatched(self, more: bool) -> None:
+        """A look is over."""
+        self._dispatching = False
+        if more or self._again:
+            self._again = False
+            self.wake()
+
+    def judge(self, error: BaseException | None, session: str | None, reply_to: str | None) -> None:
+        """How one of this agent's frames fared with the writer."""
+        if error is None:
+            self.good()
+        elif isinstance(error, Outdated):
+            return
+        elif isinstance(error, GatewayError) and error.wire_code != "internal":
+            self.refused(error, session, reply_to)
+        else:  # it could not be written: the agent comes back and goes on from what was
+            self.close(CloseCode.INTERNAL)
+
+
+class _Pieces(Joinable):
+    """Pieces of one stream that wait for the same commit."""
+
+    __slots__ = ("session", "slot", "socket", "texts")
+
+    def __init__(self, socket: AgentConsumer, session: str) -> None:
+        self.socket = socket
+        self.slot = socket.slot
+        self.session = session
+        self.texts: list[str] = []
+        self.taken = False
+
+    def load(self, batch: Batch) -> None:
+        batch.want_turns(self.slot)
+
+    def apply(self, batch: Batch) -> None:
+        answers.current(self.slot, self.socket.generation)
+        answers.pieces(batch, self.slot, self.session, "".join(self.texts))
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.unwritten -= sum(map(len, self.texts))
+        self.socket.judge(error, self.session, None)
+
+
+class _AgentFrame:
+    """Any other frame of an agent."""
+
+    __slots__ = ("frame", "slot", "socket")
+
+    def __init__(self, socket: AgentConsumer, frame: Any) -> None:
+        self.socket = socket
+        self.slot = socket.slot
+        self.frame = frame
+
+    def load(self, batch: Batch) -> None:
+        frame, user_id = self.frame, self.slot.user_id
+        batch.want_log(user_id)
+        batch.want_turns(self.slot)
+        batch.want_session(user_id, frame.session)
+        if isinstance(frame, frames.StreamStart | frames.Message):
+            batch.want_message(user_id, "agent", frame.id)
+        if isinstance(frame, frames.Image | frames.Voice | frames.Video | frames.File):
+            batch.want_media(user_id, frame.body["media"]["id"])
+
+    def apply(self, batch: Batch) -> None:
+        answers.current(self.slot, self.socket.generation)
+        answers.take(batch, self.slot, self.frame)
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.judge(error, self.frame.session, getattr(self.frame, "id", None))
+
+
+class _Dispatch(dispatch.Dispatch):
+    """A look for what waits; its outcome comes back to the socket."""
+
+    def __init__(self, socket: AgentConsumer) -> None:
+        super().__init__(socket.slot, socket.generation)
+        self.socket = socket
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        self.socket.dispatched(bool(result))
