@@ -5,6 +5,8 @@ import re
 import time
 from typing import Any
 
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http.multipartparser import MultiPartParserError
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
 
 CREDENTIALS = (
@@ -13,6 +15,8 @@ CREDENTIALS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s'\"\])]+"), r"\1 …"),
     (re.compile(r"(?i)\b(token|api_key|password|refresh|access|secret)(=|%3D)[^&\s'\"\])]+"), r"\1\2…"),
 )
+# The caller's fault, not ours.
+REFUSALS = (BadRequest, MultiPartParserError, PermissionDenied, SuspiciousOperation)
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -35,6 +39,10 @@ class Line(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the name is logging's)
         """The first line; a traceback follows on lines of its own."""
         return CONTROL.sub(lambda found: repr(found.group())[1:-1], super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  (the name is logging's)
+        """The traceback; none where a request was refused, which its line says already."""
+        return "" if isinstance(ei[1], REFUSALS) else super().formatException(ei)
 
     def format(self, record: logging.LogRecord) -> str:
         """The whole record without credentials."""

@@ -4,6 +4,7 @@ import logging
 import sys
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.test import RequestFactory
 
 from accounts import keys, tokens
@@ -59,6 +60,16 @@ def test_c15_lines_and_tracebacks_are_cut() -> None:
     assert "ValueError" in line
     for secret in SECRETS:
         assert secret not in line
+
+
+def test_a_refused_request_is_one_line() -> None:
+    """A 403 that Django logs with its exception is no traceback in the log."""
+    try:
+        raise PermissionDenied("not yours")
+    except PermissionDenied:
+        info = sys.exc_info()
+    refused = logging.LogRecord("django.request", logging.WARNING, "", 1, "Forbidden: %s", ("/admin/",), info)
+    assert Line().format(refused).endswith("WARNING django.request Forbidden: /admin/")
 
 
 def test_a_message_cannot_forge_a_line() -> None:
