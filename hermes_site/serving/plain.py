@@ -9,6 +9,7 @@ import daphne.server
 
 logger = logging.getLogger(__name__)
 
+NOT_SO = "ASGI callable returned without completing handshake."  # uvicorn, of an upgrade refused as ASGI says
 UVICORN_LOGS = ("uvicorn.access", "uvicorn.error")
 
 
@@ -21,8 +22,8 @@ def hide_queries() -> None:
     """Make the access logs of daphne and uvicorn print paths only."""
     for name in UVICORN_LOGS:
         log = logging.getLogger(name)
-        if _cut not in log.filters:
-            log.addFilter(_cut)
+        if _edit not in log.filters:
+            log.addFilter(_edit)
     if daphne.server.Server.log_action is not _log_action:
         daphne.server.Server.log_action = _log_action
 
@@ -35,11 +36,11 @@ def warn_of_slow_frames() -> None:
         )
 
 
-def _cut(record: logging.LogRecord) -> bool:
-    """Cut the paths among a record's arguments; the record is always printed."""
+def _edit(record: logging.LogRecord) -> bool:
+    """Cut the paths among a record's arguments; whether the record says something true."""
     if isinstance(record.args, tuple):
         record.args = tuple(without_query(value) for value in record.args)
-    return True
+    return record.msg != NOT_SO
 
 
 def _log_action(self: daphne.server.Server, protocol: str, action: str, details: dict[str, Any]) -> None:

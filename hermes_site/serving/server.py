@@ -83,6 +83,7 @@ class Server(daphne.server.Server):
         self.sockets_open: set[Socket] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.signals: set[int] = set()
+        self.started = False
         self.draining = False
         self.failed = False
 
@@ -167,6 +168,7 @@ class Server(daphne.server.Server):
             self.failed = True
             self.stop()
             return
+        self.started = True
         for sock in self.sockets:
             sock.setblocking(False)
             sock.listen(BACKLOG)
@@ -192,8 +194,9 @@ class Server(daphne.server.Server):
     async def leave(self) -> None:
         """Let the application say goodbye, let answers be finished, end what is left, stop."""
         logger.info("draining: nothing new is taken")
-        await self.call("drain", self.hooks.drain)
-        await self.until(lambda: not self.connections, ANSWER_SECONDS)
+        if self.started:
+            await self.call("drain", self.hooks.drain)
+            await self.until(lambda: not self.connections, ANSWER_SECONDS)
         for websocket in list(self.sockets_open):
             websocket.close(CloseCode.GOING_AWAY)
         await self.until(lambda: not self.sockets_open, GOODBYE_SECONDS)
@@ -201,7 +204,8 @@ class Server(daphne.server.Server):
             task.cancel()
         if self.tasks:
             await asyncio.wait(self.tasks, timeout=GOODBYE_SECONDS)
-        await self.call("shutdown", self.hooks.shutdown)
+        if self.started:
+            await self.call("shutdown", self.hooks.shutdown)
         logger.info("stopped")
         self.stop()
 
