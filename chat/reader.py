@@ -66,10 +66,10 @@ class Reader:
         """Pass on what was held and is new, then everything as it comes."""
         held, self._held = self._held, None
         missed, self._missed = self._missed, False
-        for told in held or ():
-            self.tell(told)
         if missed:
             self._fall_behind()
+        for told in held or ():
+            self.tell(told)
 
     def tell(self, told: Told) -> None:
         """Take one committed thing, from the hub."""
@@ -105,8 +105,9 @@ class Reader:
         self.follow()
 
     def _fall_behind(self) -> None:
-        self._held = deque()
-        self._behind()
+        if self._held is None:
+            self._held = deque()
+            self._behind()
 
     def _follows(self, told: Told) -> bool:
         """Whether everything before this has been passed on."""
