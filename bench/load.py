@@ -76,6 +76,8 @@ class App(WSListener):
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Count the pieces of one frame."""
+        if frame.msg_type == WSMsgType.CLOSE:
+            self.pair.faults.append(f"the App was closed: {frame.get_payload_as_bytes()[:100]!r}")
         if frame.msg_type != WSMsgType.TEXT:
             return
         pair, payload = self.pair, frame.get_payload_as_bytes()

@@ -119,7 +119,7 @@ def gateway(backend: str, server: str) -> Iterator[Gateways]:
         store.processes = 1
         limits = {
             "HERMES_RATE_LIMIT": "0",
-            "HERMES_STREAM_MAX_BYTES": str(2**30),
+            "HERMES_STREAM_BYTES": str(2**30),
             "HERMES_LOG_LEVEL": "WARNING",
         }
         running = Gateway(store, limits, server)
