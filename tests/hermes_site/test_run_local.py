@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -64,3 +65,15 @@ def test_a_port_that_is_taken_ends_it_with_an_error(tmp_path: Path) -> None:
             assert made.left() == []
         finally:
             made.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+def test_killed_it_leaves_nothing_behind(running: Running) -> None:
+    """Even without a chance to say so."""
+    running.wait_for("Ctrl-C stops everything")
+    running.process.kill()
+    running.process.wait()
+    deadline = time.monotonic() + STOP_SECONDS
+    while running.left() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running.left() == []

@@ -1,5 +1,6 @@
 """What `make run` does: everything ready, then the server and a demo agent until a signal stops both."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ HOST = "127.0.0.1"
 START_SECONDS = 60
 STOP_SECONDS = 15
 LOOK_SECONDS = 0.2
+PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
 
 
 class Command(BaseCommand):
@@ -99,7 +101,12 @@ class Children:
         return self._start("-m", "bridge", "--demo", "--gateway", f"ws://{HOST}:{self._port}/ws/agent")
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen([sys.executable, *words], cwd=settings.BASE_DIR, env=self._environment)
+        child = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=settings.BASE_DIR,
+            env=self._environment,
+            preexec_fn=_end_with_parent,
+        )
         self._running.append(child)
         return child
 
@@ -115,3 +122,9 @@ class Children:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child: should this program be killed without a chance to stop it, the system does (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
