@@ -23,3 +23,12 @@ def new_key() -> int:
         stamp = (time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         _last = max(_last + 1, stamp)
         return _last
+
+
+def lowest_since(seconds: float) -> int:
+    """
+    A bound for searches: no row made after this Unix time has a key below it.
+
+    A day is left for clocks that differ.
+    """
+    return max(0, int((seconds - 86400) * 1000)) << _RANDOM_BITS
