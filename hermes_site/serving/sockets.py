@@ -216,7 +216,7 @@ class Socket(asyncio.Protocol):
         self._server.log_socket(self, "rejected", response.status_code)
         if self._transport is not None:
             self._transport.write(response.serialize())
-            self._finish(clean=False)
+            self._finish()
 
     def _take_handshake(self) -> Response:
         """The answer to the request, to be given once."""
@@ -316,18 +316,15 @@ class Socket(asyncio.Protocol):
         data, last = self._frames.pending()
         self._transport.write(data)
         if last:
-            protocol = self._frames.protocol
-            self._finish(clean=protocol.parser_exc is None and protocol.close_rcvd is not None)
+            self._finish()
 
-    def _finish(self, clean: bool) -> None:
-        """The last word is said: wait for the peer to go, unless it has nothing more to say either."""
+    def _finish(self) -> None:
+        """The last word is said: wait for the peer to go; to close at once would reset one that is still sending."""
         self._over = True
         self._writer = None
         self._tell()
-        if clean or not self._transport.can_write_eof():
-            self._transport.close()
-        else:
-            self._transport.write_eof()  # closing at once would reset a peer that is still sending
+        if self._transport is not None:
+            self._transport.write_eof()
             self._read_all()
         self._set_timer(self._server.options.close_seconds, self.abort)
 
