@@ -50,6 +50,7 @@ class AgentConsumer(ChatSocket):
             connecting.add_done_callback(self._give_back)
             raise
         self.generation = self.seat.generation
+        journal.keep(slot)  # again: an old grace time may have let it go meanwhile
         self.gateway.hub.join(self)
         if self.gateway.hub.beyond is not None:
             self.gateway.hub.beyond.say(
@@ -67,8 +68,9 @@ class AgentConsumer(ChatSocket):
             data = {
                 "user": self.principal.username,
                 "caps": sorted(self.caps),
-                "truncated": False,
-                "streams": [],
+                "cursor": self.seat.cursor,
+                "truncated": (self.since or 0) > self.seat.cursor,
+                "streams": self.seat.streams if "sync" in self.caps else [],
             }
             await self.write(frames.encode({"type": "ready", "data": data}))
         self.let_out()
@@ -207,7 +209,7 @@ class _AgentFrame:
     def load(self, batch: Batch) -> None:
         frame, user_id = self.frame, self.slot.user_id
         batch.want_log(user_id)
-        batch.want_turns(self.slot)
+        batch.want_seat(self.slot)
         batch.want_session(user_id, frame.session)
         if isinstance(frame, frames.StreamStart | frames.Message):
             batch.want_message(user_id, "agent", frame.id)
@@ -216,6 +218,8 @@ class _AgentFrame:
 
     def apply(self, batch: Batch) -> None:
         answers.current(self.slot, self.socket.generation)
+        if not batch.seated(self.slot):
+            raise Outdated
         answers.take(batch, self.slot, self.frame)
 
     def done(self, result: Any, error: BaseException | None) -> None:
