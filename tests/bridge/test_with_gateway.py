@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.hermes.fixtures import hermes_server, scripted_llm
+from tests.hermes.launcher import HermesServer
+from tests.hermes.llm import ScriptedLLM
 from tests.rig.bridge import Bridge
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
 from tests.rig.proxy import Proxy
 from tests.rig.sockets import address, new_id
 from tests.rig.timing import SCALE, eventually
+
+__all__ = ["hermes_server", "scripted_llm"]
 
 WORDS = " ".join(f"word{number}" for number in range(60))
 CAPS = pytest.mark.parametrize("caps", ["none", "sync,events,control"])
@@ -83,3 +88,31 @@ async def test_a_gateway_that_is_stopped_and_comes_back(
         async with await gateway.app(person) as app:
             assert (await app.say("still here?", session := new_id()))["id"]
             assert (await app.read_stream(session)).text == "still here?"
+
+
+@CAPS
+@pytest.mark.timeout(180 * SCALE)
+async def test_a_bridge_killed_in_mid_stream_tells_the_same_run_when_it_is_back(
+    make_gateway: Callable[..., Gateway],
+    hermes_server: HermesServer,
+    scripted_llm: ScriptedLLM,
+    tmp_path: Path,
+    caps: str,
+):
+    """Hermes went on meanwhile: the answer is stored whole, once, and the model was asked once."""
+    gateway = make_gateway("embedded", {"HERMES_STREAM_GRACE_SECONDS": "60"})
+    person = gateway.person("alice")
+    hermes = {"HERMES_API_URL": hermes_server.base_url, "HERMES_API_KEY": hermes_server.key}
+    url = address(gateway.agent_server.port, "/ws/agent")
+    with Bridge(url, person.key, tmp_path / "bridge", "--caps", caps, **hermes) as bridge:
+        await printed(bridge, "connected;")
+        async with await gateway.app(person) as app:
+            question = await app.say(f"@slow 59 50\n{(mark := new_id())}", new_id())
+            await app.until(60 * SCALE, type="stream")
+            bridge.kill()
+            bridge.start()
+            answer = await whole_answer(gateway, person, question)
+            assert answer == " ".join(f"word{number}" for number in range(1, 60))
+        assert scripted_llm.times_asked(mark) == 1
+        assert bridge.terminate() == 0
+        assert "Traceback" not in bridge.log()
