@@ -197,6 +197,10 @@ class Channel(http.HTTPChannel):
         if not self._lingering:
             super().rawDataReceived(data)
 
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802
+        """A line of a head is too long."""
+        self._respondToBadRequestAndDisconnect()
+
     def allHeadersReceived(self) -> None:  # noqa: N802
         """The request begins before its body."""
         request = self.requests[-1]

@@ -6,7 +6,7 @@ import os
 from typing import Any
 from urllib.parse import parse_qs
 
-STATE: dict[str, Any] = {"started": False, "drained": False, "taken": 0, "sent": 0, "heard": [], "ended": []}
+STATE: dict[str, Any] = {"started": False, "taken": 0, "sent": 0, "heard": [], "ended": []}
 OPEN: list[Any] = []  # transports of the sockets at /hold and /flood, in order
 PIECE = b"x" * 65536
 
@@ -20,8 +20,7 @@ async def startup() -> None:
 
 
 async def drain() -> None:
-    """Note it, and take as long as the test says."""
-    STATE["drained"] = True
+    """Take as long as the test says."""
     await asyncio.sleep(float(os.environ.get("TEST_DRAIN_SECONDS", "0")))
 
 
@@ -50,6 +49,13 @@ async def state(scope: Any, receive: Any, send: Any, query: dict[str, str]) -> N
     ]
     now = asyncio.get_running_loop().time()
     await answer(send, json.dumps({**STATE, "open": transports, "now": now}).encode())
+
+
+async def reset(scope: Any, receive: Any, send: Any, query: dict[str, str]) -> None:
+    """Forget what has happened."""
+    STATE.update(taken=0, sent=0, heard=[], ended=[])
+    OPEN.clear()
+    await answer(send, b"")
 
 
 async def show_scope(scope: Any, receive: Any, send: Any, query: dict[str, str]) -> None:
@@ -203,6 +209,7 @@ async def flood(scope: Any, receive: Any, send: Any, query: dict[str, str]) -> N
 HTTP = {
     "/hello": hello,
     "/state": state,
+    "/reset": reset,
     "/scope": show_scope,
     "/s c/ope": show_scope,
     "/body": body,

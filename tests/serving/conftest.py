@@ -1,4 +1,4 @@
-"""Servers that tests may share."""
+"""Servers for the tests: one that most of them share, fresh ones for those that change or end it."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,27 @@ from tests.serving.rig import Served
 
 
 @pytest.fixture(scope="session")
-def shared_server() -> Iterator[Served]:
-    """One server for all tests that leave it as it was; nothing may have failed in it."""
+def _lasting() -> Iterator[Served]:
     with Served() as server:
         yield server
-        assert "Traceback" not in server.log()
 
 
 @pytest.fixture
-def server() -> Iterator[Served]:
-    """A server of the test's own."""
+def server(_lasting: Served) -> Served:
+    """A server whose state and log are as if it had just been started."""
+    _lasting.forget()
+    return _lasting
+
+
+@pytest.fixture
+def clean_server(server: Served) -> Iterator[Served]:
+    """The same; nothing may fail in it during this test."""
+    yield server
+    assert "Traceback" not in server.log()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Served]:
+    """A server that the test may end."""
     with Served() as server:
         yield server

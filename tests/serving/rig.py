@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.rig.timing import SCALE, TIMEOUT, wait_until
+from tests.rig.timing import TIMEOUT, wait_until
 
 ROOT = Path(__file__).parents[2]
 MASK = b"\x5a\xa5\x0f\xf1"
@@ -26,6 +26,7 @@ class Served:
 
     def __init__(self, environment: dict[str, str] | None = None, **options: Any) -> None:
         self._log = tempfile.NamedTemporaryFile(prefix="serving-", suffix=".log")  # noqa: SIM115
+        self._known = 0  # characters of the log that do not count any more
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.serving.run", json.dumps(options)],
             cwd=ROOT,
@@ -52,8 +53,13 @@ class Served:
         return int(found[1]) if found else 0
 
     def log(self) -> str:
-        """What it has printed so far."""
-        return Path(self._log.name).read_text()
+        """What it has printed so far, since `forget`."""
+        return Path(self._log.name).read_text()[self._known :]
+
+    def forget(self) -> None:
+        """Let log and state begin anew."""
+        self.get("/reset")
+        self._known += len(self.log())
 
     def kill(self) -> None:
         """SIGKILL for it and all it started."""
@@ -245,6 +251,3 @@ def frame(
 def closing(code: int | None = None, reason: bytes = b"") -> bytes:
     """A close frame as a client sends it."""
     return frame(CLOSE, (struct.pack("!H", code) if code is not None else b"") + reason)
-
-
-PROMPT_SECONDS = 2.0 * SCALE

@@ -15,9 +15,9 @@ def test_there_are_enough_cases():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_case(shared_server: Served, name: str):
+def test_case(clean_server: Served, name: str):
     """The server sends what the protocol says, then ends the connection."""
-    with shared_server.open("/echo") as line:
+    with clean_server.open("/echo") as line:
         for step in CASES[name]:
             match step:
                 case Send(data, chop):
