@@ -157,3 +157,12 @@ def test_demo_is_for_development(settings: Any) -> None:
         run("demo")
     assert not User.objects.exists()
     assert json.loads(run("demo", "--json", "--force"))["user"] == "demo"
+
+
+def test_createsuperuser_works_without_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name and password from the environment, as Django has it."""
+    monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
+    run("createsuperuser", "--noinput", "--username", "admin")
+    assert User.objects.get(username="admin").is_superuser
+    with pytest.raises(CommandError):
+        run("createsuperuser", "--noinput", "--username", "hermes")
