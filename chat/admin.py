@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.contrib import admin
@@ -32,14 +33,8 @@ class ChatSessionAdmin(ReadOnlyAdmin):
 
     content = {"title": "title_size", "short_title": "title_size"}
     list_display = (
-        "short_id",
-        "user",
-        "agent",
-        "short_title",
-        "runs",
-        "active_at",
-        "created_at",
-        "deleted_at",
+        *("short_id", "user", "short_title", "agent", "runs"),
+        *("active_at", "created_at", "deleted_at"),
     )
     list_filter = (
         choice_filter(
@@ -82,7 +77,7 @@ class MessageAdmin(ReadOnlyAdmin):
     content = {"preview": "size", "text": "size", "rest": "size"}
     links = frozenset({"session__id__exact", "run__id__exact"})
     list_display = (
-        *("short_id", "user", "short_session", "side", "type", "agent", "preview", "said_at", "cursor"),
+        *("short_id", "user", "short_session", "side", "type", "preview", "agent", "said_at", "cursor"),
         "created_at",
     )
     list_select_related = ("user", "session")
@@ -104,7 +99,7 @@ class MessageAdmin(ReadOnlyAdmin):
     search_help_text = "Exact username, message id, session id or run id; or a username and an id."
     fields = (
         *("public_id", "user", "session", "run", "side", "type", "agent", "reply_to", "said_at"),
-        *("text", "rest", "cursor", "created_at", "replace_from", "replaced_by", "digest"),
+        *("text", "rest", "cursor", "created_at", "replace_from", "replaced_by"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
@@ -154,7 +149,7 @@ class RunAdmin(ReadOnlyAdmin):
     content = {"history": "history_size"}
     links = frozenset({"session__id__exact"})
     list_display = (
-        *("short_id", "user", "short_session", "agent", "ordinal", "status", "code", "last_seq"),
+        *("short_id", "user", "short_session", "status", "code", "agent", "ordinal", "last_seq"),
         *("created_at", "delivered_at", "ended_at"),
     )
     list_select_related = ("user", "session")
@@ -254,17 +249,7 @@ class ConnectionAdmin(SeatAdmin):
     """Sockets that are open now."""
 
     list_display = (
-        *(
-            "socket",
-            "user",
-            "side",
-            "agent",
-            "shown_caps",
-            "address",
-            "user_agent",
-            "held_by",
-            "connected_at",
-        ),
+        *("connected_at", "user", "side", "agent", "shown_caps", "address", "short_user_agent", "held_by"),
     )
     list_filter = (
         choice_filter("side", {"app": ("App", Q(side="app")), "agent": ("Agent", Q(side="agent"))}),
@@ -272,10 +257,10 @@ class ConnectionAdmin(SeatAdmin):
     search_help_text = "Exact username or agent name."
     fields = ("user", "side", "agent", "shown_caps", "address", "user_agent", "held_by", "connected_at")
 
-    @admin.display(description="socket")
-    def socket(self, connection: Connection) -> str:
-        """Its key."""
-        return str(connection.pk)
+    @admin.display(description="user agent")
+    def short_user_agent(self, connection: Connection) -> str:
+        """As much of it as a list has room for."""
+        return traffic.one_line(connection.user_agent, 60) or "-"
 
 
 @admin.register(AgentSlot)
@@ -301,9 +286,9 @@ class AgentSlotAdmin(SeatAdmin):
         return slot.process is not None
 
     @admin.display(description="taken over")
-    def taken_over(self, slot: AgentSlot) -> SafeString:
+    def taken_over(self, slot: AgentSlot) -> str:
         """The latest times that a connection was replaced by a newer one."""
-        return traffic.block(traffic.pretty(slot.takeovers))
+        return "\n".join(traffic.moment(seconds) for seconds in json.loads(slot.takeovers)) or "-"
 
 
 @admin.register(Process)

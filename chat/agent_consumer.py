@@ -69,6 +69,7 @@ class AgentConsumer(ChatSocket):
                 "user": self.principal.username,
                 "caps": sorted(self.caps),
                 "cursor": self.seat.cursor,
+                "agents": [{"name": self.slot.name, "online": True}],
                 "truncated": (self.since or 0) > self.seat.cursor,
                 "streams": self.seat.streams if "sync" in self.caps else [],
             }
@@ -117,6 +118,7 @@ class AgentConsumer(ChatSocket):
             self.unwritten += len(frame.data.text)
             return
         self._joining.pop(session, None)
+        self.pace(self.gateway.agent_frames, (self.user_id, self.slot.name), frame)
         if isinstance(frame, frames.Stop | frames.Steer):
             raise frames.BadFrame("type", "is not for this direction", frame_id=frame.id, session=session)
         if isinstance(frame, frames.Event) and (
@@ -124,6 +126,13 @@ class AgentConsumer(ChatSocket):
         ):
             raise frames.BadFrame("data.event", "may not be sent by you", frame_id=frame.id, session=session)
         self.gateway.journal.put(_AgentFrame(self, frame))
+
+    def pause(self, text: str | None) -> float:
+        """An agent that sends more than its bytes a minute is read slower."""
+        if not settings.HERMES_RATE_LIMIT:
+            return 0.0
+        key, size = (self.user_id, self.slot.name), len(text or "")
+        return self.gateway.agent_bytes.take(key, size, self.last_frame)
 
     def tell(self, told: Told) -> None:
         """A message committed elsewhere may be for this agent; its own are echoed to a `sync` agent."""

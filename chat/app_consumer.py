@@ -74,6 +74,7 @@ class AppConsumer(ChatSocket):
             raise frames.BadFrame(
                 "from", "is not you", frame_id=getattr(frame, "id", None), session=frame.session
             )
+        self.pace(self.gateway.app_frames, self.principal.user_id, frame)
         if isinstance(frame, frames.Message):
             self._submit(frame)
         elif isinstance(frame, frames.Error):

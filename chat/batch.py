@@ -12,7 +12,6 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -22,16 +21,25 @@ from chat import events as run_events
 from chat import rows
 from chat.events import Event
 from chat.keys import new_key
-from chat.models import ChatSession, Command, JournalRow, Message, Process, Run, UserLog
+from chat.models import ChatSession, Process, UserLog
+from chat.staging import MESSAGE_COLUMNS, HeldForDead, NotOurs, SessionRow, Staging
 from chat.telling import RunRef, Told
 from chat.turns import Slot, Turn
-from media.models import Media, MediaGrant
+from media.models import Media
 
 TITLE_CHARACTERS = 80
 
 
-class NotOurs(Exception):
-    """A run this batch wrote to, or this whole process, belongs to somebody else by now."""
+__all__ = [
+    "Batch",
+    "HeldForDead",
+    "Item",
+    "KnownMessage",
+    "NotOurs",
+    "Postponed",
+    "SessionRow",
+    "wrote_commit",
+]
 
 
 class Postponed(Exception):
@@ -56,24 +64,6 @@ class Item(Protocol):
         """Hear the outcome, in the event loop, after the commit and after it was told."""
 
 
-class SessionRow:
-    """What the writer knows of a conversation."""
-
-    __slots__ = ("agent", "deleted", "dirty", "key", "public_id", "runs", "title", "user_id")
-
-    def __init__(
-        self, key: int, user_id: int, public_id: str, agent: str, deleted: bool, runs: int, title: str | None
-    ) -> None:
-        self.key = key
-        self.user_id = user_id
-        self.public_id = public_id
-        self.agent = agent
-        self.deleted = deleted
-        self.runs = runs
-        self.title = title
-        self.dirty = False
-
-
 class KnownMessage:
     """What the writer knows of a message whose id was named."""
 
@@ -93,7 +83,7 @@ class KnownMessage:
 class Batch:
     """See the module. `process` is who writes; `loader` reads the turns of a slot that does not know them."""
 
-    def __init__(self, process: uuid.UUID, loader: Callable[[Slot], None]) -> None:
+    def __init__(self, process: uuid.UUID, loader: Callable[[Slot, uuid.UUID], None]) -> None:
         self.process = process
         self.now = timezone.now()
         self.ts = time.time()
@@ -106,6 +96,7 @@ class Batch:
         self.slots_of_user: dict[int, list[Slot]] = {}
         self.has_apps: Callable[[int], bool] = lambda user_id: False
         self._loader = loader
+        self._staged = Staging()
         self._logs: dict[int, list[int]] = {}  # user -> [last_cursor, app_cursor]
         self._logs_before: dict[int, tuple[int, int]] = {}
         self._dirty_logs: set[int] = set()
@@ -113,15 +104,9 @@ class Batch:
         self._messages: dict[tuple[int, str, str], KnownMessage | None] = {}
         self._media: dict[tuple[int, str], Media | None] = {}
         self.slots: set[Slot] = set()
-        self._new_sessions: list[SessionRow] = []
-        self._new_runs: dict[int, tuple[Any, ...]] = {}
-        self._new_messages: dict[int, list[Any]] = {}
-        self._message_updates: dict[int, dict[str, Any]] = defaultdict(dict)
-        self._run_updates: dict[int, dict[str, Any]] = defaultdict(dict)
-        self._journal: dict[int, list[Event]] = defaultdict(list)
-        self._unowned: set[int] = set()
-        self._grants: set[tuple[int, str]] = set()
-        self._asked: list[tuple[Any, ...]] = []
+        self.idle: list[Slot] = []  # slots that nobody may need any more
+        self._seats_wanted: set[Slot] = set()
+        self._seats: dict[tuple[int, str], int] = {}
 
     # What will be needed
 
@@ -145,6 +130,11 @@ class Batch:
         """The live turns of a slot, and leave to write to them."""
         self.slots.add(slot)
 
+    def want_seat(self, slot: Slot) -> None:
+        """Whether another process has taken the slot over; its user's log must be wanted too."""
+        self.slots.add(slot)
+        self._seats_wanted.add(slot)
+
     def fetch(self) -> None:
         """Read and lock all that was asked for."""
         if self._logs:
@@ -159,6 +149,8 @@ class Batch:
             for media in Media.objects.filter(owner_id__in=users, public_id__in=names):
                 if (media.owner_id, media.public_id) in self._media:
                     self._media[media.owner_id, media.public_id] = media
+        if self._seats_wanted and rows.is_postgresql():  # SQLite has one process only
+            self._fetch_seats()
         for slot in self.slots:
             self.load_turns(slot)
 
@@ -180,6 +172,14 @@ class Batch:
             self._logs[user_id] = [0, 0]
         self._logs_before = {user_id: (log[0], log[1]) for user_id, log in self._logs.items()}
 
+    def _fetch_seats(self) -> None:
+        keys = [slot.key for slot in self._seats_wanted]
+        for start in range(0, len(keys), rows.ROWS_A_STATEMENT):
+            some = keys[start : start + rows.ROWS_A_STATEMENT]
+            sql = f'SELECT "user_id", "name", "generation" FROM "chat_agentslot" WHERE "id" IN {rows.places(len(some))}'
+            for user_id, name, generation in rows.select(sql, some):
+                self._seats[user_id, name] = generation
+
     def _fetch_sessions(self) -> None:
         sql = (
             'SELECT "id", "user_id", "public_id", "agent", "deleted_at", "runs", "title" FROM "chat_chatsession"'
@@ -197,10 +197,14 @@ class Batch:
         for user_id, side, public_id, *rest in _by_pairs(sql, list(self._messages)):
             self._messages[user_id, side, public_id] = KnownMessage(*rest)
 
-    def load_turns(self, slot: Slot) -> None:
-        """Read a slot's turns unless they are known."""
+    def load_turns(self, slot: Slot, owner: uuid.UUID | None = None) -> None:
+        """Read a slot's turns unless they are known: those of this process, or of a dead `owner`."""
         if not slot.known:
-            self._loader(slot)
+            self._loader(slot, owner or self.process)
+
+    def seated(self, slot: Slot) -> bool:
+        """Whether the slot's agent is still the newest connection of its name, also in other processes' eyes."""
+        return self._seats.get((slot.user_id, slot.name), slot.generation) == slot.generation
 
     def ago(self, seconds: float) -> datetime.datetime:
         """That long before this batch."""
@@ -220,7 +224,7 @@ class Batch:
 
     def is_new(self, key: int) -> bool:
         """Whether a message or run with this key is staged in this batch, and so not to be read yet."""
-        return key in self._new_messages or key in self._new_runs
+        return key in self._staged.messages or key in self._staged.runs
 
     def session(self, user_id: int, public_id: str) -> SessionRow | None:
         """A conversation that was asked for, or made in this batch."""
@@ -266,7 +270,7 @@ class Batch:
         """Make a conversation."""
         row = SessionRow(new_key(), user_id, public_id, agent, False, 0, None)
         self._sessions[user_id, public_id] = row
-        self._new_sessions.append(row)
+        self._staged.sessions.append(row)
         return row
 
     def touch(self, session: SessionRow, text: str | None = None) -> None:
@@ -303,7 +307,7 @@ class Batch:
             question[1] if question else None,
         )
         generation = slot.generation if slot else 0
-        self._new_runs[key] = (
+        self._staged.runs[key] = (
             key, ref.public_id, session.user_id, session.key, session.agent, session.runs,
             question[0] if question else None, client_run_id, status, "",
             rows.unique(self.process) if slot else None, generation, rows.moment(self.now),
@@ -331,7 +335,7 @@ class Batch:
         self._messages[session.user_id, side, public_id] = KnownMessage(
             key, digest, cursor, run, session.key, reply_to
         )
-        self._new_messages[key] = [
+        self._staged.messages[key] = [
             key, session.user_id, side, public_id, session.key, run, cursor, kind, session.agent, reply_to,
             replace_from, ts, rows_json(data), digest, rows.moment(self.now),
         ]  # fmt: skip
@@ -340,35 +344,35 @@ class Batch:
         """Change columns of a message; `data` is given as a dictionary."""
         if "data" in values:
             values["data"] = rows_json(values["data"])
-        new = self._new_messages.get(key)
+        new = self._staged.messages.get(key)
         if new is not None:
             for name, value in values.items():
-                new[_MESSAGE_COLUMNS.index(name)] = value
+                new[MESSAGE_COLUMNS.index(name)] = value
         else:
-            self._message_updates[key].update(values)
+            self._staged.message_updates[key].update(values)
 
     def update_run(self, key: int, **values: Any) -> None:
         """Change columns of a run, by column name, in the database's own values."""
-        self._run_updates[key].update(values)
+        self._staged.run_updates[key].update(values)
 
     def claim(self, turn: Turn) -> None:
         """This batch has the run's row locked, so it may write to it although nobody or another owns it."""
-        self._unowned.add(turn.key)
+        self._staged.unowned.add(turn.key)
 
     def event(self, turn: Turn, name: str, **fields: Any) -> Event:
         """Give an event the next number of its run and stage it."""
         event: Event = {"event": name, "seq": turn.narrative.last_seq + 1, "ts": round(self.ts, 3), **fields}
         turn.narrative.add(event)
-        self._journal[turn.key].append(event)
+        self._staged.journal[turn.key].append(event)
         return event
 
     def grant(self, media: Media, agent: str) -> None:
         """This agent was sent this file."""
-        self._grants.add((media.pk, agent))
+        self._staged.grants.add((media.pk, agent))
 
     def ask(self, run: int, kind: str, payload: dict[str, Any]) -> None:
         """Keep something that is asked in a run until it is answered."""
-        self._asked.append((new_key(), run, kind, rows_json(payload), rows.moment(self.now)))
+        self._staged.asked.append((new_key(), run, kind, rows_json(payload), rows.moment(self.now)))
 
     def tell(self, told: Told) -> None:
         """Have readers told after the commit."""
@@ -395,70 +399,30 @@ class Batch:
         Raises:
             NotOurs: If a run written to is no longer this process'.
         """
+        self._staged.write(self.process, self.now)
         now = rows.moment(self.now)
-        rows.insert(ChatSession, _SESSION_COLUMNS, [
-            (s.key, s.user_id, s.public_id, s.agent, s.title, False, False, s.runs, now, now)
-            for s in self._new_sessions
-        ])  # fmt: skip
-        for session in self._new_sessions:
-            session.dirty = False
-        self._check_ownership()
-        old = {key: values for key, values in self._run_updates.items() if key not in self._new_runs}
-        _update(Run, old)  # first: a run that ends makes room for a new one of its session
-        last = {key: events[-1]["seq"] for key, events in self._journal.items()}
-        rows.insert(Run, _RUN_COLUMNS, [(*row, last.get(key, 0)) for key, row in self._new_runs.items()])
-        _update(Run, {key: values for key, values in self._run_updates.items() if key in self._new_runs})
-        rows.insert(Message, _MESSAGE_COLUMNS, list(self._new_messages.values()))
-        _update(Message, self._message_updates)
-        rows.insert(JournalRow, _JOURNAL_COLUMNS, [
-            (new_key(), key, events[0]["seq"], events[-1]["seq"], run_events.dump(events))
-            for key, events in self._journal.items()
-        ])  # fmt: skip
-        rows.insert(Command, ("id", "run_id", "kind", "payload", "created_at"), self._asked)
-        dirty = [s for s in self._sessions.values() if s is not None and s.dirty]
-        if dirty:
-            rows.update(
-                ChatSession, ("runs", "title", "active_at"), [(s.runs, s.title, now, s.key) for s in dirty]
-            )
-        if self._dirty_logs:
-            rows.update(
-                UserLog,
-                ("last_cursor", "app_cursor"),
-                [(*self._logs[user_id], user_id) for user_id in sorted(self._dirty_logs)],
-            )
-        if self._grants:
-            have = set(
-                MediaGrant.objects.filter(media_id__in={pk for pk, _ in self._grants}).values_list(
-                    "media_id", "agent"
-                )
-            )
-            MediaGrant.objects.bulk_create(
-                MediaGrant(media_id=pk, agent=agent) for pk, agent in sorted(self._grants - have)
-            )
+        touched = [session for session in self._sessions.values() if session is not None and session.dirty]
+        rows.update(
+            ChatSession,
+            ("runs", "title", "active_at"),
+            [(session.runs, session.title, now, session.key) for session in touched],
+        )
+        rows.update(
+            UserLog,
+            ("last_cursor", "app_cursor"),
+            [(*self._logs[user_id], user_id) for user_id in sorted(self._dirty_logs)],
+        )
 
     def count_commit(self, number: int) -> None:
         """
         Note in the process' own row that this batch is committed, should the answer get lost.
 
         Raises:
-            NotOurs: If the row is gone: others hold this process for dead.
+            HeldForDead: If the row is gone.
         """
         sql = 'UPDATE "chat_process" SET "commits" = %s WHERE "uuid" = %s'
         if not rows.execute(sql, [number, rows.unique(self.process)]):
-            raise NotOurs("this process is held for dead")
-
-    def _check_ownership(self) -> None:
-        touched = sorted(
-            (self._journal.keys() | self._run_updates.keys()) - self._new_runs.keys() - self._unowned
-        )
-        for start in range(0, len(touched), rows.ROWS_A_STATEMENT):
-            some = touched[start : start + rows.ROWS_A_STATEMENT]
-            sql = (
-                f'SELECT "id" FROM "chat_run" WHERE "id" IN {rows.places(len(some))} AND "owner" = %s'
-                f' ORDER BY "id"{rows.lock()}'
-            )
-            if len(rows.select(sql, [*some, rows.unique(self.process)])) != len(some):
-                raise NotOurs("runs were taken over")
+            raise HeldForDead("this process is held for dead")
 
 
 def wrote_commit(process: uuid.UUID, number: int) -> bool:
@@ -478,25 +442,3 @@ def _by_pairs(sql: str, keys: list[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]
         yield from rows.select(
             sql + ", ".join([one] * len(some)) + ")", [value for key in some for value in key]
         )
-
-
-def _update(model: type[Message] | type[Run], updates: dict[int, dict[str, Any]]) -> None:
-    groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = defaultdict(list)
-    for key, values in sorted(updates.items()):
-        groups[tuple(values)].append((*values.values(), key))
-    for columns in sorted(groups, key=lambda columns: "ended_at" not in columns):  # ends before what moves up
-        rows.update(model, columns, groups[columns])
-
-
-_SESSION_COLUMNS = (
-    "id", "user_id", "public_id", "agent", "title", "pinned", "archived", "runs", "created_at", "active_at",
-)  # fmt: skip
-_RUN_COLUMNS = (
-    "id", "public_id", "user_id", "session_id", "agent", "ordinal", "user_message_id", "client_run_id", "status",
-    "code", "owner", "epoch", "created_at", "delivered_at", "transcript", "last_seq",
-)  # fmt: skip
-_MESSAGE_COLUMNS = (
-    "id", "user_id", "side", "public_id", "session_id", "run_id", "cursor", "type", "agent", "reply_to",
-    "replace_from", "ts", "data", "digest", "created_at",
-)  # fmt: skip
-_JOURNAL_COLUMNS = ("id", "run_id", "first_seq", "last_seq", "events")

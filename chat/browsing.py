@@ -170,12 +170,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     @admin.display(description="id")
     def short_id(self, row: Any) -> str:
         """As much of a client's id as a list has room for."""
-        return traffic.one_line(row.public_id, 40) or "-"
+        return traffic.one_line(row.public_id, traffic.ID_CHARACTERS) or "-"
 
     @admin.display(description="session")
     def short_session(self, row: Any) -> str:
         """The same of its session."""
-        return traffic.one_line(row.session.public_id, 40)
+        return traffic.one_line(row.session.public_id, traffic.ID_CHARACTERS)
 
 
 def keys_named(model: type[Any], public_id: str, users: QuerySet[User]) -> list[int]:

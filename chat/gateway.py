@@ -6,9 +6,12 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+
 from chat.control import TakeCommands
 from chat.hub import Hub
 from chat.journal import Journal
+from chat.limits import Buckets
 from hermes_site.errors import CloseCode
 
 if TYPE_CHECKING:
@@ -25,7 +28,16 @@ class Gateway:
         self.journal.has_apps = self.hub.has_apps
         self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
+        self.app_frames = Buckets(settings.HERMES_APP_FRAMES_PER_SECOND, settings.HERMES_APP_FRAMES_BURST)
+        self.agent_frames = Buckets(
+            settings.HERMES_AGENT_FRAMES_PER_SECOND, settings.HERMES_AGENT_FRAMES_BURST
+        )
+        minute = settings.HERMES_AGENT_BYTES_PER_MINUTE
+        self.agent_bytes = Buckets(minute / 60, minute)
         self.draining = False
+        self.steady_since: float | None = (
+            None  # since when, by the monotonic clock, its lease is renewed unbroken
+        )
 
     def wake_agents(self, user_id: int) -> None:
         """Something may wait for the agents of a user that are connected here."""

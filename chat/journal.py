@@ -23,9 +23,9 @@ from django.db import Error as DatabaseProblem
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.utils import InterfaceError
 
-from chat import turnstore
+from chat import rows, turnstore
 from chat.answers import Outdated
-from chat.batch import Batch, Item, NotOurs, Postponed, wrote_commit
+from chat.batch import Batch, HeldForDead, Item, NotOurs, Postponed, wrote_commit
 from chat.telling import Told
 from chat.turns import Slot
 from hermes_site.errors import GatewayError, Internal, Unavailable
@@ -161,6 +161,13 @@ class Journal:
         timer = self._loop.call_later(seconds, due)
         self._timers.add(timer)
 
+    def begin_anew(self, process: uuid.UUID) -> None:
+        """Go on under another name: nothing that was this process' is its own any more."""
+        self.process, self.lost, self._commits = process, False, 0
+        for slot in list(self.slots.values()):
+            slot.forget()
+            slot.before = {}
+
     def keep(self, slot: Slot) -> None:
         """Remember a slot whose agent connects here."""
         self.slots[slot.user_id, slot.name] = slot
@@ -206,6 +213,9 @@ class Journal:
                     call()
                 for word in batch.words:
                     self.say(word)
+                for slot in batch.idle:
+                    if slot.peer is None and not slot.turns:
+                        self.drop(slot)
             for item, result, error in committed.outcomes:
                 if isinstance(error, Postponed):
                     self.put(item)
@@ -257,6 +267,10 @@ class Journal:
         for attempt in range(TRIES):
             try:
                 return self._attempt([item])
+            except HeldForDead:
+                self.lost = True
+                error = Unavailable("this process has to begin anew")
+                break
             except NotOurs:
                 continue  # what it wrote to was forgotten: it sees the truth at the next try
             except (OperationalError, InterfaceError) as problem:
@@ -273,7 +287,7 @@ class Journal:
 
     def _attempt(self, items: list[Item]) -> Committed:
         if self.lost:
-            raise NotOurs("this process is held for dead")
+            raise HeldForDead("this process is held for dead")
         batch = Batch(self.process, turnstore.load_turns)
         batch.slots_of_user = self.slots_of_user
         batch.has_apps = self.has_apps
@@ -281,6 +295,7 @@ class Journal:
         number = self._commits + 1
         try:
             with transaction.atomic():
+                rows.limit_lock_waits(settings.HERMES_LOCK_TIMEOUT_SECONDS)
                 for item in items:
                     item.load(batch)
                 batch.fetch()

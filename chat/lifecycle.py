@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -93,8 +94,20 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _beat(here: Gateway) -> None:
-    await processes.beat(here)
-    await processes.bury_dead(here, at_once=False)
+    if here.journal.lost:
+        await _begin_anew(here)
+    if await processes.beat(here):
+        await processes.bury_dead(here, at_once=False)
+
+
+async def _begin_anew(here: Gateway) -> None:
+    """This process was held for dead, after a stall: its peers come again, to what is true now."""
+    logger.error("this process was held for dead by others: it begins anew")
+    await here.close_all(CloseCode.INTERNAL, timeout_seconds=1)
+    old, here.process = here.process, uuid.uuid4()
+    await asyncio.to_thread(processes.register, here.process)
+    await asyncio.to_thread(processes.sign_off, old)
+    here.journal.begin_anew(here.process)
 
 
 async def _look(here: Gateway) -> None:

@@ -204,6 +204,7 @@ class EndStale(Quiet):
                 slot.remove(turn)  # another process has taken it over
             elif turn.heard <= self.generation:
                 end_lost(batch, slot, turn)
+        batch.idle.append(slot)
 
 
 def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -48,19 +49,31 @@ def sign_off(process: uuid.UUID) -> None:
         Path(lock.lock_file).unlink(missing_ok=True)
 
 
-async def beat(here: Gateway) -> None:
-    """Renew the lease, by the writer: one that cannot write is no owner of anything."""
+async def beat(here: Gateway) -> bool:
+    """
+    Renew the lease, by the writer: one that cannot write is no owner of anything.
+
+    Returns whether this process may judge others: not before it has renewed its own for as long as a lease
+    lasts, for after an outage of the database everybody's has run out.
+    """
+    now = time.monotonic()
     try:
         await here.journal.do(Beat())
     except GatewayError:
         logger.warning("this process could not renew its lease")
+        here.steady_since = None
+        return False
+    if here.steady_since is None:
+        here.steady_since = now
+    return now - here.steady_since >= settings.HERMES_PROCESS_LEASE_SECONDS
 
 
 async def bury_dead(here: Gateway, *, at_once: bool) -> None:
     """
     End what dead processes left open.
 
-    `at_once`: also those of this host whose lock file tells that they are dead, before their lease is over.
+    `at_once`: those whose lock file, in this data folder, tells that they are dead; else those whose lease is
+    over.
     """
     for process in await queries.pool.read(_dead, here.process, at_once):
         logger.info("process %s is dead: ending what it left open", process)
@@ -81,10 +94,11 @@ def _lock_path(process: uuid.UUID) -> Path:
 
 
 def _dead(me: uuid.UUID, at_once: bool) -> list[uuid.UUID]:
-    dead = set(Process.objects.exclude(uuid=me).filter(lease__lt=Now()).values_list("uuid", flat=True))
-    if at_once:
-        others = Process.objects.exclude(uuid=me).filter(host=socket.gethostname()[:255])
-        dead.update(process for process in others.values_list("uuid", flat=True) if _lock_is_free(process))
+    if not at_once:
+        dead = set(Process.objects.exclude(uuid=me).filter(lease__lt=Now()).values_list("uuid", flat=True))
+    else:
+        others = Process.objects.exclude(uuid=me).values_list("uuid", flat=True)
+        dead = {process for process in others if _lock_is_free(process)}
     owners = (
         Run.objects.filter(status__in=LIVE, owner__isnull=False).values_list("owner", flat=True).distinct()
     )
@@ -141,7 +155,7 @@ class EndOrphans(Quiet):
             slot = Slot(0, self.user_id, username, agent)
             row = AgentSlot.objects.filter(user_id=self.user_id, name=agent).first()
             slot.caps = frozenset(row.caps.split(",")) if row is not None else frozenset()
-            batch.load_turns(slot)
+            batch.load_turns(slot, self.dead)
             for turn in list(slot.all_turns()):
                 if turn.key in keys:
                     batch.claim(turn)

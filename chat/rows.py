@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,12 @@ def is_postgresql() -> bool:
 def lock() -> str:
     """What ends a SELECT that takes its rows for itself."""
     return " FOR NO KEY UPDATE" if is_postgresql() else ""
+
+
+def limit_lock_waits(limit_seconds: float) -> None:
+    """Bound the wait for a row lock in this transaction; SQLite's one lock has its own bound."""
+    if is_postgresql():
+        execute(f"SET LOCAL lock_timeout = {int(limit_seconds * 1000)}", [])
 
 
 def moment(value: datetime.datetime) -> Any:
@@ -61,12 +67,14 @@ def _insert_head(table: str, columns: tuple[str, ...]) -> str:
     return f'INSERT INTO "{table}" (' + ", ".join(f'"{column}"' for column in columns) + ") VALUES "
 
 
-def update(model: type[models.Model], columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> None:
+def update(model: type[models.Model], columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     """Update rows by primary key; each row is the new values and then the key."""
+    if not rows:
+        return
     sets = ", ".join(f'"{column}" = %s' for column in columns)
     key = model._meta.pk.column  # type: ignore[union-attr]  # every model here has one
     with cursor() as cur:
-        cur.executemany(f'UPDATE "{model._meta.db_table}" SET {sets} WHERE "{key}" = %s', list(rows))
+        cur.executemany(f'UPDATE "{model._meta.db_table}" SET {sets} WHERE "{key}" = %s', rows)
 
 
 def select(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -10,11 +10,11 @@ from chat.batch import Batch, Postponed, SessionRow
 from chat.control import waiting_turn
 from chat.dispatch import hand_out
 from chat.keys import new_key
-from chat.models import AgentSlot, Message, Run, RunStatus
+from chat.models import AgentSlot, ChatSession, Message, Run, RunStatus
 from chat.presence import Quiet
 from chat.telling import Told
 from chat.turns import Slot
-from hermes_site.errors import Offline, Unsupported
+from hermes_site.errors import Offline, RateLimited, Unsupported
 
 
 class Submitted:
@@ -63,7 +63,7 @@ class Submit(Quiet):
             batch.want_media(self.user_id, frame.body["media"]["id"])
         slot = self._slot()
         if slot is not None:
-            batch.want_turns(slot)
+            batch.want_seat(slot)
 
     def apply(self, batch: Batch) -> Submitted:
         """Check, then store, then hand out."""
@@ -83,6 +83,8 @@ class Submit(Quiet):
         if frame.replace_from is not None:
             target = replacing.find_target(self.user_id, session, frame.replace_from, self.agent)
         slot = self._slot()
+        if slot is not None and not batch.seated(slot):
+            slot = None
         online = slot is not None or _online_elsewhere(self.user_id, self.agent)
         if not online:
             self._check_queue()
@@ -146,6 +148,15 @@ class Submit(Quiet):
         return session
 
     def _new_session(self, batch: Batch) -> SessionRow:
+        if settings.HERMES_RATE_LIMIT:
+            mine = ChatSession.objects.filter(user_id=self.user_id)
+            latest = mine.filter(created_at__gt=batch.ago(60)).count()
+            if latest >= settings.HERMES_NEW_SESSIONS_PER_MINUTE:
+                raise RateLimited("too many new sessions", retry_after=60)
+            if mine.count() >= settings.HERMES_SESSIONS:
+                raise RateLimited(
+                    f"there are {settings.HERMES_SESSIONS} sessions already; delete some", retry_after=3600
+                )
         return batch.new_session(self.user_id, self.frame.session, self.agent)
 
     def _check_queue(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,9 +18,10 @@ from chat import frames, gateway, presence
 from chat.answers import Ended
 from chat.gateway import Gateway
 from chat.keys import new_key
+from chat.limits import Buckets
 from chat.outbox import Outbox
 from chat.telling import Out
-from hermes_site.errors import CloseCode, Draining, GatewayError, InvalidRequest
+from hermes_site.errors import CloseCode, Draining, GatewayError, InvalidRequest, RateLimited
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ PONG = '{"type":"pong"}'
 CAPS = frozenset({"sync", "events", "control"})
 
 
-class Gone(Exception):
-    """The peer went away while its socket was being opened."""
+class Paced(Exception):
+    """A frame was one too many; the peer has been told."""
 
 
 class ChatSocket(AsyncConsumer):
@@ -120,6 +121,10 @@ class ChatSocket(AsyncConsumer):
         """
         raise NotImplementedError
 
+    def pause(self, text: str | None) -> float:
+        """Seconds to wait before the next frame is read: how a writer that is too fast is slowed."""
+        return 0.0
+
     def ended(self) -> None:
         """The socket is gone."""
 
@@ -189,6 +194,21 @@ class ChatSocket(AsyncConsumer):
         if self._bad >= settings.HERMES_BAD_FRAMES:
             self.close(CloseCode.BAD_FRAMES)
 
+    def pace(self, buckets: Buckets, key: Hashable, frame: frames.Addressed) -> None:
+        """
+        Count a frame.
+
+        Raises:
+            RateLimited: If there were too many.
+        """
+        if not settings.HERMES_RATE_LIMIT:
+            return
+        wait = buckets.take(key, 1, self.last_frame)
+        if wait > 0:
+            error = RateLimited("too many frames", retry_after=round(wait + 0.5))
+            self.push(frames.encode(self.error_frame(error, frame.session, getattr(frame, "id", None))))
+            raise Paced
+
     def good(self) -> None:
         """A good frame starts the count of bad ones anew."""
         self._bad = 0
@@ -220,11 +240,15 @@ class ChatSocket(AsyncConsumer):
                 if text is None:
                     raise frames.BadFrame("frame", "is binary; frames are text")
                 self.take(text)
+            except Paced:
+                pass
             except GatewayError as error:
                 self.refused(error)
             except Exception:
                 logger.exception("a frame could not be taken")
                 self.close(CloseCode.INTERNAL)
+            if (wait := self.pause(text)) > 0:
+                await asyncio.sleep(wait)
             if journal.full:
                 await journal.room()
 

@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 from chat import events as run_events
 from chat.models import JournalRow
 
+ID_CHARACTERS = 15  # of a client's id in a list
 LINE_CHARACTERS = 100  # of a text in a list
 START_CHARACTERS = 600  # of stored JSON that are read to find such a line
 PAGE_CHARACTERS = 20_000  # of a text on its own page
@@ -63,8 +64,9 @@ def pretty(stored: str) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as indented JSON."""
-    return json.dumps(value, ensure_ascii=False, indent=2)
+    """A value as JSON: in one line if it fits, else indented."""
+    line = json.dumps(value, ensure_ascii=False)
+    return line if len(line) <= LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def split_text(stored: str) -> tuple[str, str]:

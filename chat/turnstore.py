@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
 
 from chat import events as run_events
@@ -10,9 +11,9 @@ from chat.telling import RunRef
 from chat.turns import OpenStream, Slot, Turn
 
 
-def load_turns(slot: Slot) -> None:
+def load_turns(slot: Slot, owner: uuid.UUID) -> None:
     """
-    Fill `slot.turns` with what the database says of turns its agent was handed, or began.
+    Fill `slot.turns` with what the database says of turns its agent was handed, or began, and `owner` owns.
 
     What only a connection knows (who was heard on it) is taken as of the generation before the present one.
     """

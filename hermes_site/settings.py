@@ -285,6 +285,12 @@ HERMES_HERE_SECONDS = seconds("HERMES_HERE_SECONDS", 5)  # between words that a 
 HERMES_LAYER_LOST_SECONDS = seconds("HERMES_LAYER_LOST_SECONDS", 15)  # layer away this long: sockets close 4011
 HERMES_DRAIN_SECONDS = seconds("HERMES_DRAIN_SECONDS", 10)  # for open streams on SIGTERM, at most
 HERMES_DRAIN_LEAST_SECONDS = seconds("HERMES_DRAIN_LEAST_SECONDS", 2)  # the same, at least
+HERMES_APP_FRAMES_PER_SECOND = count("HERMES_APP_FRAMES_PER_SECOND", 50)  # of one user, all devices, in the long run
+HERMES_APP_FRAMES_BURST = count("HERMES_APP_FRAMES_BURST", 1000)  # the same, at once
+HERMES_AGENT_FRAMES_PER_SECOND = count("HERMES_AGENT_FRAMES_PER_SECOND", 200)  # of one agent, pieces not counted
+HERMES_AGENT_FRAMES_BURST = count("HERMES_AGENT_FRAMES_BURST", 2000)  # the same, at once
+HERMES_AGENT_BYTES_PER_MINUTE = count("HERMES_AGENT_BYTES_PER_MINUTE", 256 * MIB)  # of one agent; above it is read slower
+HERMES_NEW_SESSIONS_PER_MINUTE = count("HERMES_NEW_SESSIONS_PER_MINUTE", 60)  # of one user
 HERMES_RATE_LIMIT = switch("HERMES_RATE_LIMIT", True)  # 0 switches all rate limits off (load tests)
 HERMES_READY_SECONDS = seconds("HERMES_READY_SECONDS", 2)  # for database and layer to answer /readyz
 
