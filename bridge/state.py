@@ -76,6 +76,8 @@ class State:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self.fresh = path is None or not path.exists()
+        if path is not None:
+            path.touch(mode=0o600)  # conversations are in it
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=1)
         try:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")

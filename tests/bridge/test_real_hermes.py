@@ -13,11 +13,8 @@ from bridge.hermes import Hermes
 from bridge.runner import Runner
 from bridge.state import State
 from tests.bridge.fakes import FakeGateway, running, until
-from tests.hermes.fixtures import hermes_server, scripted_llm
 from tests.hermes.launcher import HermesServer
 from tests.hermes.llm import ScriptedLLM
-
-__all__ = ["hermes_server", "scripted_llm"]
 
 pytestmark = pytest.mark.timeout(300)  # the first test may install it
 SLOW = 60.0

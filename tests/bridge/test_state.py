@@ -30,6 +30,7 @@ def test_it_survives_and_knows_that_it_did(path: Path):
     """Everything is there when the file is opened again; only the first opening is fresh."""
     first = State(path)
     assert first.fresh
+    assert path.stat().st_mode & 0o777 == 0o600
     first.begin(record())
     first.running("alice", "m1", "run_1")
     first.finish("alice", "m1", "completed", "answer", None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.hermes.fixtures import hermes_server, scripted_llm
 from tests.hermes.launcher import HermesServer
 from tests.hermes.llm import ScriptedLLM
 from tests.rig.bridge import Bridge
@@ -16,8 +15,6 @@ from tests.rig.gateway import Gateway
 from tests.rig.proxy import Proxy
 from tests.rig.sockets import address, new_id
 from tests.rig.timing import SCALE, eventually
-
-__all__ = ["hermes_server", "scripted_llm"]
 
 WORDS = " ".join(f"word{number}" for number in range(60))
 CAPS = pytest.mark.parametrize("caps", ["none", "sync,events,control"])
