@@ -94,7 +94,11 @@ class Served:
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.settimeout(TIMEOUT)
-        sock.connect(("127.0.0.1", self.port))
+        try:
+            sock.connect(("127.0.0.1", self.port))
+        except OSError:
+            sock.close()
+            raise
         return Line(sock)
 
     def open(self, path: str, receive_buffer: int | None = None, **headers: str) -> "Line":
