@@ -255,8 +255,6 @@ REST_FRAMEWORK = {
 # --- Frames and streams --------------------------------------------------------------------------------------------
 HERMES_MAX_FRAME_BYTES = count("HERMES_MAX_FRAME_BYTES", MIB)  # one WebSocket message; above it close 1009
 HERMES_DATA_BYTES = count("HERMES_DATA_BYTES", 64 * KIB)  # `data` of a frame beside its text
-HERMES_DATA_DEPTH = count("HERMES_DATA_DEPTH", 16)  # nesting of `data`, itself being 1
-HERMES_DATA_KEYS = count("HERMES_DATA_KEYS", 256)  # keys in `data` in all
 HERMES_BAD_FRAMES = count("HERMES_BAD_FRAMES", 20)  # in a row, then close 4008
 HERMES_HEARTBEAT_SECONDS = seconds("HERMES_HEARTBEAT_SECONDS", 90)  # silence after which a peer is closed, 4408
 HERMES_STREAM_BYTES = count("HERMES_STREAM_BYTES", 8 * MIB)  # text of one stream
@@ -274,7 +272,6 @@ HERMES_SESSIONS = count("HERMES_SESSIONS", 10_000)  # sessions of one user
 HERMES_OUTBOX_ITEMS = count("HERMES_OUTBOX_ITEMS", 256)  # frames waiting for one socket, then close 4013
 HERMES_OUTBOX_BYTES = count("HERMES_OUTBOX_BYTES", MIB)  # the same in bytes
 HERMES_WRITER_ITEMS = count("HERMES_WRITER_ITEMS", 4096)  # verbs waiting for a commit in one process
-HERMES_COMMIT_ROWS = count("HERMES_COMMIT_ROWS", 200)  # rows in one statement
 
 # --- Processes -----------------------------------------------------------------------------------------------------
 HERMES_PROCESS_BEAT_SECONDS = seconds("HERMES_PROCESS_BEAT_SECONDS", 5)  # between signs of life of a process

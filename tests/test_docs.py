@@ -64,6 +64,20 @@ def test_the_documented_defaults_are_the_true_ones(defaults: dict[str, Any]) -> 
     assert wrong == {}
 
 
+def test_every_setting_does_something() -> None:
+    """A setting that nothing reads would be a promise that is not kept."""
+    source = (ROOT / "hermes_site/settings.py").read_text()
+    files = [
+        path for app in ("hermes_site", "accounts", "media", "chat") for path in (ROOT / app).rglob("*.py")
+    ]
+    text = "".join(path.read_text() for path in files if path.name != "settings.py")
+    names = [name for name in dir(settings) if name.startswith("HERMES_")]
+    unread = [
+        name for name in names if name not in text and len(re.findall(rf"(?<![A-Z_\"]){name}\b", source)) < 2
+    ]
+    assert unread == []
+
+
 def test_other_variables_of_the_settings_are_documented_too() -> None:
     """Whatever name settings.py reads."""
     source = (ROOT / "hermes_site/settings.py").read_text()

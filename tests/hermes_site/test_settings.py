@@ -23,8 +23,6 @@ PROMISED = {  # by the protocol and the design; a change of one is a change of t
     "HERMES_MAX_FRAME_BYTES": MIB,
     "HERMES_STREAM_BYTES": 8 * MIB,
     "HERMES_DATA_BYTES": 65536,
-    "HERMES_DATA_DEPTH": 16,
-    "HERMES_DATA_KEYS": 256,
     "HERMES_BAD_FRAMES": 20,
     "HERMES_OPEN_STREAMS": 64,
     "HERMES_APP_SOCKETS": 16,
