@@ -105,7 +105,11 @@ async def test_c06_an_app_that_returns_after_the_end_gets_the_stream_as_one_text
     session = new_id()
     async with await gateway.agent(alice) as agent:
         start = await agent.stream(["A", "B", "C"], session)
-        await agent.alive()
+
+        async def ended() -> bool:
+            return any(row["cursor"] for row in gateway.clerk.messages(alice, session))
+
+        await eventually(ended, what="the stream is stored whole")
         async with await gateway.app(alice) as app:
             text = await app.next()
             assert (text["type"], text["id"], text["data"]) == ("text", start["id"], {"text": "ABC"})
@@ -246,7 +250,9 @@ async def test_c32_the_gateway_process_that_holds_the_agent_dies(
     make_gateway: Callable[..., Gateway], backend: str
 ) -> None:
     """(d): the surviving process, or the next start, ends the stream with its text kept and marked."""
-    gateway = make_gateway(backend, BRISK)
+    gateway = make_gateway(
+        backend, BRISK | {"HERMES_PROCESS_BEAT_SECONDS": "1", "HERMES_PROCESS_LEASE_SECONDS": "4"}
+    )
     alice = gateway.person()
     session = new_id()
     agent = await gateway.agent(alice)

@@ -29,7 +29,7 @@ STOP_SECONDS = 15.0
 STEADY = {"HERMES_TURN_END_SECONDS": "0.3", "HERMES_STREAM_GRACE_SECONDS": "2"}
 """Shortened times for tests whose peers send no pings."""
 
-BRISK = STEADY | {"HERMES_HEARTBEAT_SECONDS": "3", "HERMES_QUEUE_LIMIT": "5"}
+BRISK = STEADY | {"HERMES_HEARTBEAT_SECONDS": "3", "HERMES_CLOSE_SECONDS": "1", "HERMES_QUEUE_LIMIT": "5"}
 """Shortened times for tests about silence."""
 
 COMMANDS = {
@@ -60,6 +60,7 @@ class Server:
 
     def start(self) -> None:
         """Start it on its port, without waiting for it to answer."""
+        self._stopping = False
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command(self.server, self.port),
@@ -90,14 +91,19 @@ class Server:
         """What it has printed so far."""
         return self.log_path.read_text(errors="replace")
 
-    def terminate(self) -> int:
+    def begin_to_stop(self) -> None:
+        """SIGTERM, once, as a supervisor stops it."""
+        if self.process.poll() is None and not self._stopping:
+            self._stopping = True
+            self.process.send_signal(signal.SIGTERM)
+
+    def wait_stopped(self) -> int:
         """
-        SIGTERM, as a supervisor stops it; returns the exit status.
+        Wait until it has ended; returns the exit status.
 
         Raises:
             AssertionError: If it has not ended after 15 s.
         """
-        self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -133,15 +139,18 @@ class Gateway:
         for server in self.servers:
             server.wait_ready()
 
+    def begin_to_stop(self) -> None:
+        """Send each process that runs its SIGTERM."""
+        for server in self.servers:
+            server.begin_to_stop()
+
     def stop(self) -> None:
         """Stop as an operator does; every process must end in time."""
         self.clerk.close()
         try:
-            running = [server for server in self.servers if server.process.poll() is None]
-            for server in running:
-                server.process.send_signal(signal.SIGTERM)
-            for server in running:
-                server.terminate()
+            self.begin_to_stop()
+            for server in self.servers:
+                server.wait_stopped()
         finally:
             for server in self.servers:
                 server.kill()

@@ -28,6 +28,8 @@ class Pool:
         """Stop all, and only then complain."""
         failures = []
         for gateway in self._running.values():
+            gateway.begin_to_stop()
+        for gateway in self._running.values():
             try:
                 gateway.stop()
             except AssertionError as failure:

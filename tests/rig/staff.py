@@ -97,26 +97,27 @@ class Browser:
         return self._page(await self.client.get(f"/admin/{app}/{model}/", params=query))
 
     async def pages_of(self, app: str, model: str, search: str = "") -> list[Page]:
-        """
-        Every kind of page about a model's rows: list, search, each filter, and of each row found its detail,
-        history and delete confirmation.
-        """
-        pages = [await self.list_page(app, model), await self.list_page(app, model, q=search)]
+        """Every kind of page about a model's rows: `overview` and `rows`."""
+        return await self.overview(app, model) + await self.rows(app, model, search)
+
+    async def overview(self, app: str, model: str) -> list[Page]:
+        """The list of a model, and the list under each of its filters."""
+        pages = [await self.list_page(app, model)]
         links = [attributes.get("href", "") for tag, attributes in elements(pages[0].text) if tag == "a"]
-        for link in links:
-            if link.startswith("?") and "o=" not in link:
-                pages.append(await self.get(urljoin(f"/admin/{app}/{model}/", link)))
-        rows = {
-            attributes["href"].split("?")[0]
-            for tag, attributes in elements(pages[1].text)
-            if tag == "a"
-            and re.fullmatch(rf"/admin/{app}/{model}/[^/]+/change/", attributes.get("href", "").split("?")[0])
-        }
-        for row in sorted(rows)[:3]:
+        for link in sorted({link for link in links if link.startswith("?") and "o=" not in link}):
+            pages.append(await self.get(urljoin(f"/admin/{app}/{model}/", link)))
+        return pages
+
+    async def rows(self, app: str, model: str, search: str = "", limit: int = 2) -> list[Page]:
+        """The list that a search finds, and of each row, up to a limit, its detail, history and delete confirmation."""
+        pages = [await self.list_page(app, model, q=search)]
+        pattern = rf"/admin/{app}/{model}/[^/]+/change/"
+        links = (attributes.get("href", "") for tag, attributes in elements(pages[0].text) if tag == "a")
+        found = {link.split("?")[0] for link in links if re.fullmatch(pattern, link.split("?")[0])}
+        for row in sorted(found)[:limit]:
             pages.append(await self.get(row))
             for other in ("history/", "delete/"):
-                page = self._page(await self.client.get(row.replace("change/", other)), allowed=(200, 403))
-                pages.append(page)
+                pages.append(self._page(await self.client.get(row.replace("change/", other))))
         return pages
 
     @staticmethod

@@ -13,7 +13,10 @@ from tests.rig.pool import Pool
 
 FOLDER = Path(__file__).parent
 EXAMPLES = sorted(FOLDER.glob("[0-9]*.json"))
-PROCESSES = [("embedded", "serve"), ("embedded", "daphne"), ("embedded", "uvicorn"), ("shared", "serve")]
+PROCESSES = [
+    *(("embedded", server) for server in ("serve", "daphne", "uvicorn")),
+    *(("shared", server) for server in ("serve", "daphne")),
+]
 
 
 def read(path: Path) -> Any:
