@@ -19,7 +19,7 @@ except ImportError:  # a build without its C extension
 Message = dict[str, Any]
 
 WHOLE_TEXT, WHOLE_BINARY = 0x81, 0x82  # first byte of an unfragmented frame with no reserved bit
-MASKED = 0x80  # in the second byte
+MASKED, MASKED_16, MASKED_64 = 0x80, 0xFE, 0xFF  # second byte: a mask, and a length of 7, 16 or 64 bits
 LONGEST_REASON = 123  # bytes of UTF-8 in a close frame
 SHORT_TEXT_HEADS = [bytes((WHOLE_TEXT, length)) for length in range(126)]
 
@@ -60,40 +60,47 @@ class Frames:
                 self._owed -= stop - position
                 self._hand_over(data[position:stop], messages)
                 position = stop
+                if self.protocol.eof_sent:
+                    return messages  # whatever follows a close or an error is nothing
                 continue
-            if end - position < 2:
+            if self._parts is None and self.protocol.state is OPEN:
+                position = self._read_plain(data, position, room, messages)
+                if position == end or len(messages) == room:
+                    break
+            length = _frame_length(data, position)
+            if length is None:
                 break
-            first, second = data[position], data[position + 1]
-            length = second & 0x7F
-            start = position + 6
-            if length == 126:
-                start += 2
-                length = int.from_bytes(data[position + 2 : position + 4], "big")
-            elif length == 127:
-                start += 8
-                length = int.from_bytes(data[position + 2 : position + 10], "big")
-            if start > end and second >= MASKED:
-                break
-            stop = start + length
-            if (
-                first == WHOLE_TEXT
-                and second >= MASKED
-                and stop <= end
-                and length <= self.max_bytes
-                and self._parts is None
-                and self.protocol.state is OPEN
-            ):
-                try:
-                    text = str(apply_mask(data[start:stop], data[start - 4 : start]), "utf-8")
-                except UnicodeDecodeError:
-                    self.protocol.fail(CloseCode.INVALID_DATA, "invalid UTF-8")
-                    return messages
-                messages.append({"type": "websocket.receive", "text": text})
-                position = stop
-            else:
-                self._owed = stop - position
+            self._owed = length
         self._tail = data[position:]
         return messages
+
+    def _read_plain(self, data: bytes, position: int, room: int, messages: list[Message]) -> int:
+        """Read whole, masked, unfragmented texts from `position` on; where the first other thing begins."""
+        end, most = len(data), self.max_bytes
+        left = room - len(messages)
+        try:
+            while left and data[position] == WHOLE_TEXT:
+                second = data[position + 1]
+                if MASKED <= second < MASKED_16:
+                    start = position + 6
+                    stop = start + second - MASKED
+                elif second == MASKED_16:
+                    start = position + 8
+                    stop = start + (data[position + 2] << 8 | data[position + 3])
+                else:
+                    break
+                if stop > end or stop - start > most:
+                    break
+                text = str(apply_mask(data[start:stop], data[start - 4 : start]), "utf-8")
+                messages.append({"type": "websocket.receive", "text": text})
+                position = stop
+                left -= 1
+        except IndexError:  # the end of the data, or of a head that is not complete
+            pass
+        except UnicodeDecodeError:
+            self.protocol.fail(CloseCode.INVALID_DATA, "invalid UTF-8")
+            return end
+        return position
 
     @property
     def left(self) -> bool:
@@ -178,6 +185,21 @@ class Frames:
             else:
                 messages.append({"type": "websocket.receive", "text": "".join(self._parts)})
             self._parts = self._decoder = None
+
+
+def _frame_length(data: bytes, position: int) -> int | None:
+    """Bytes of the frame that begins here, head included; None as long as its head is not complete."""
+    if len(data) - position < 2:
+        return None
+    second = data[position + 1]
+    if second < MASKED:
+        return 2  # the protocol will refuse it: a client's frames are masked
+    if second < MASKED_16:
+        return 6 + second - MASKED
+    size = 2 if second == MASKED_16 else 8
+    if len(data) - position < 6 + size:
+        return None
+    return 6 + size + int.from_bytes(data[position + 2 : position + 2 + size], "big")
 
 
 def _head(first: int, length: int) -> bytes:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from hermes_site.errors import CloseCode
 from hermes_site.serving.frames import Frames, Message
+from hermes_site.serving.refusals import refusal
 
 if TYPE_CHECKING:
     from hermes_site.serving.server import Server
 
 logger = logging.getLogger(__name__)
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 GONE = 1006  # what the application is told when a connection ended without a close frame
 
@@ -74,11 +76,11 @@ class Socket(asyncio.Protocol):
         self._writer: asyncio.Transport | None = None  # the same, while messages may be sent
         self._frames = Frames(server.options.max_frame_bytes)
         self._handshake: Response | None = ServerProtocol().accept(request)  # until it is sent
-        self._refusal: tuple[int, list[tuple[bytes, bytes]], bytes] | None = None
+        self._refusal: tuple[int, Headers, bytes] | None = None
         self._unsent = unsent
         self._early = early
         self._unread: deque[Message] = deque()
-        self._unread_bytes = 0
+        self._unread_bytes = 0  # at most; counted anew when none is left
         self._reading = True
         self._waiter: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -117,7 +119,8 @@ class Socket(asyncio.Protocol):
             self._waiter = self._loop.create_future()
             await self._waiter
         message = self._unread.popleft()
-        self._unread_bytes -= _size(message)
+        if not self._unread:
+            self._unread_bytes = 0
         if not self._reading:
             self._read_on()
         return message
@@ -145,11 +148,11 @@ class Socket(asyncio.Protocol):
             if self._handshake is None:
                 self.close(message.get("code") or 1000, message.get("reason") or "")
             else:
-                self._refuse(403, [], b"")
+                self._refuse(403)
         elif kind == "websocket.accept":
             self._accept(message.get("subprotocol"), message.get("headers") or ())
         elif kind == "websocket.http.response.start":
-            self._refusal = (message["status"], list(message.get("headers") or ()), b"")
+            self._refusal = (message["status"], message.get("headers") or (), b"")
         elif kind == "websocket.http.response.body":
             if self._refusal is None:
                 raise ValueError("the response is not started")
@@ -177,7 +180,7 @@ class Socket(asyncio.Protocol):
 
     # --- opening --------------------------------------------------------------------------------------------------
 
-    def _accept(self, subprotocol: str | None, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    def _accept(self, subprotocol: str | None, headers: Headers) -> None:
         """Finish the handshake."""
         response = self._take_handshake()
         if subprotocol is not None:
@@ -195,21 +198,10 @@ class Socket(asyncio.Protocol):
             self._take(early)
         self._read_on()
 
-    def _refuse(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    def _refuse(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
         """Answer the request by something else than a WebSocket."""
         self._take_handshake()
-        try:
-            phrase = HTTPStatus(status).phrase
-        except ValueError:
-            phrase = ""
-        fields = Headers(
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in headers
-            if name.lower() not in {b"content-length", b"connection", b"transfer-encoding"}
-        )
-        fields["Connection"] = "close"
-        fields["Content-Length"] = str(len(body))
-        self._reject(Response(status, phrase, fields, body))
+        self._reject(refusal(status, headers, body))
 
     def _reject(self, response: Response) -> None:
         """Send an answer that is not 101 and end the connection."""
@@ -228,7 +220,7 @@ class Socket(asyncio.Protocol):
     def _not_answered(self) -> None:
         """The application neither took nor refused the WebSocket in time."""
         logger.warning("the application did not answer a WebSocket on %s in time", self.path)
-        self._refuse(503, [], b"")
+        self._refuse(503)
 
     # --- the transport --------------------------------------------------------------------------------------------
 
@@ -271,8 +263,7 @@ class Socket(asyncio.Protocol):
         messages = self._frames.receive(data, options.unread_frames + 1 - len(self._unread))
         if messages and was_open:
             self._unread.extend(messages)
-            for message in messages:
-                self._unread_bytes += _size(message)
+            self._unread_bytes += len(data) + _size(messages[0])  # the others came whole with this data
             if len(self._unread) > options.unread_frames or self._unread_bytes > options.unread_bytes:
                 self._stop_reading()
             self._wake()
@@ -337,7 +328,7 @@ class Socket(asyncio.Protocol):
     def _read_on(self) -> None:
         """The application has made room: first for the bytes that wait, then for new ones."""
         options = self._server.options
-        if len(self._unread) * 2 > options.unread_frames or self._unread_bytes * 2 > options.unread_bytes:
+        if len(self._unread) * 2 > options.unread_frames or self._unread_bytes > options.unread_bytes:
             return
         if self._frames.left:
             self._take(b"")
@@ -394,7 +385,7 @@ class Socket(asyncio.Protocol):
         if self._transport is None:
             self._set_timer(0, self.abort)
         elif self._handshake is not None:
-            self._refuse(500, [], b"")
+            self._refuse(500)
         elif task.cancelled():
             self.close(CloseCode.GOING_AWAY)
         else:
