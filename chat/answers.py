@@ -8,6 +8,7 @@ from django.conf import settings
 
 from chat import ends, frames
 from chat.batch import Batch, SessionRow
+from chat.contents import agent_text
 from chat.events import NUMBERED, SEPARATOR, Event
 from chat.keys import new_key
 from chat.models import Run, RunStatus
@@ -148,8 +149,7 @@ def message(batch: Batch, slot: Slot, frame: frames.Message) -> None:
     turn.heard, turn.sign = slot.generation, batch.monotonic
     first = turn.narrative.last_seq + 1
     cursor = batch.next_cursor(slot.user_id, from_agent=True)
-    text = data.get("text") or "" if media is None else _media_text(media, data)
-    events = _whole(batch, turn, text, frame.id)
+    events = _whole(batch, turn, agent_text(media, data), frame.id)
     batch.insert_message(
         key=new_key(), session=session, run=turn.key, side="agent", public_id=frame.id, cursor=cursor, kind=kind,
         reply_to=frame.reply_to, ts=int(frame.ts), data=data, digest=digest,
@@ -475,11 +475,3 @@ def _echo(slot: Slot, frame: frames.Message, cursor: int) -> dict[str, Any]:
 
 def _relay(batch: Batch, slot: Slot, frame: frames.Error | frames.Event) -> None:
     batch.tell(Told(slot.user_id, notice=_envelope(slot, frame, frame.data or {})))
-
-
-def _media_text(media: Media, data: dict[str, Any]) -> str:
-    """A file as Markdown, for readers of the run's text."""
-    name = "".join("\\" + char if char in "\\[]()<>*_`!" else char for char in media.name) or media.public_id
-    link = f"{'!' if media.kind == 'image' else ''}[{name}]({settings.HERMES_PUBLIC_URL}/media/{media.public_id})"
-    text = data.get("text")
-    return f"{text}{SEPARATOR}{link}" if text else link

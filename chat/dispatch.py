@@ -107,6 +107,10 @@ def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor
     """Have a message handed to its agent, and watch for signs of life of its turn."""
     if "sync" in slot.caps:
         frame = {**frame, "cursor": cursor}
+    images = frame["data"].get("images")
+    if images and not slot.caps:  # a plain agent reads texts
+        text = "\n".join([part for part in [frame["data"].get("text"), *images] if part])
+        frame = {**frame, "data": {**frame["data"], "text": text}}
     batch.push(slot, frames.encode(frame))
     batch.later(settings.HERMES_ANSWER_SECONDS, Silence(slot, turn))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from chat import ends, frames, queries, replacing
+from chat import beginnings, ends, frames, replacing
 from chat.answers import with_media
 from chat.batch import Batch, Postponed, SessionRow
+from chat.contents import user_content
 from chat.control import waiting_turn
-from chat.dispatch import hand_out
-from chat.keys import new_key
-from chat.models import AgentSlot, ChatSession, Message, Run, RunStatus
+from chat.models import ChatSession, Message, Run, RunStatus
 from chat.presence import Quiet
 from chat.telling import Told
 from chat.turns import Slot
@@ -28,9 +27,6 @@ class Submitted:
 class Submit(Quiet):
     """
     A person's message: stored under the next cursor, with the run it starts.
-
-    It is handed to its agent in the same transaction where that is this process' to do and nothing waits
-    before it; else the agent's dispatcher finds it.
 
     Raises:
         Unsupported: If the id has other content, or the session is deleted or another agent's.
@@ -61,7 +57,7 @@ class Submit(Quiet):
         batch.want_message(self.user_id, "app", frame.id)
         if not isinstance(frame, frames.Text):
             batch.want_media(self.user_id, frame.body["media"]["id"])
-        slot = self._slot()
+        slot = self.slots.get((self.user_id, self.agent))
         if slot is not None:
             batch.want_seat(slot)
 
@@ -82,62 +78,26 @@ class Submit(Quiet):
         target = None
         if frame.replace_from is not None:
             target = replacing.find_target(self.user_id, session, frame.replace_from, self.agent)
-        slot = self._slot()
-        if slot is not None and not batch.seated(slot):
-            slot = None
-        online = slot is not None or _online_elsewhere(self.user_id, self.agent)
-        if not online:
-            self._check_queue()
-        session = session or self._new_session(batch)
-
-        last, _ = batch.cursors(self.user_id)
-        direct = slot is not None and slot.handed == last
-        key = new_key()
-        status = RunStatus.QUEUED
-        if direct and slot is not None and slot.active(session.key) is None:
-            status = RunStatus.RUNNING
-        turn = batch.new_run(
-            session, self.username, status=status, slot=slot if direct else None, question=(key, frame.id)
+        slot = beginnings.seat_of(batch, self.slots, self.user_id, self.agent)
+        online = beginnings.is_online(slot, self.user_id, self.agent)
+        if not online and beginnings.waiting_for(self.user_id, self.agent) >= settings.HERMES_QUEUE_LIMIT:
+            raise Offline("the agent is away and too many messages wait for it already")
+        said = beginnings.Utterance(
+            self.user_id,
+            self.username,
+            self.agent,
+            frame.id,
+            kind,
+            frame.reply_to,
+            int(frame.ts),
+            data,
+            digest,
+            user_content(media, data),
+            [media] if media is not None else [],
+            target,
         )
-        cursor = batch.next_cursor(self.user_id, undelivered_for=None if direct else self.agent)
-        batch.insert_message(
-            key=key, session=session, run=turn.key, side="app", public_id=frame.id, cursor=cursor, kind=kind,
-            reply_to=frame.reply_to, ts=int(frame.ts), data=data, digest=digest, replace_from=frame.replace_from,
-        )  # fmt: skip
-        batch.touch(session, data.get("text"))
-        content = data.get("text", "") if media is None else [{"type": "text", "text": data.get("text", "")}]
-        events = [
-            batch.event(
-                turn, "run.started", user_message={"id": frame.id, "role": "user", "content": content}
-            )
-        ]
-        if not online:
-            events.append(batch.event(turn, "run.queued", status="queued", reason="agent_offline"))
-        if media is not None:
-            batch.grant(media, self.agent)
-        message = frames.message_frame(
-            message_id=frame.id, kind=kind, sender=self.username, to=self.agent, session=frame.session,
-            reply_to=frame.reply_to, ts=int(frame.ts), data=data, replace_from=frame.replace_from,
-        )  # fmt: skip
-        batch.tell(
-            Told(
-                self.user_id, cursor=cursor, run=turn.ref, first=1, last=len(events), events=events,
-                message=message, side="app", status={"id": turn.ref.public_id, "status": status, "code": None},
-            )
-        )  # fmt: skip
-        if target is not None:
-            replacing.replace(batch, self.user_id, self.username, target, session, (key, turn.key))
-        if direct and slot is not None:
-            slot.add(turn)
-            if target is not None:
-                history = queries.history_before(session.key, turn.ordinal)
-                message = {**message, "data": {**data, "history": history}}
-            hand_out(batch, slot, turn, message, cursor)
+        beginnings.begin(batch, session or self._new_session(batch), said, slot, online=online)
         return Submitted(queued=not online)
-
-    def _slot(self) -> Slot | None:
-        slot = self.slots.get((self.user_id, self.agent))
-        return slot if slot is not None and slot.peer is not None else None
 
     def _session(self, batch: Batch) -> SessionRow | None:
         session = batch.session(self.user_id, self.frame.session)
@@ -148,23 +108,24 @@ class Submit(Quiet):
         return session
 
     def _new_session(self, batch: Batch) -> SessionRow:
-        if settings.HERMES_RATE_LIMIT:
-            mine = ChatSession.objects.filter(user_id=self.user_id)
-            latest = mine.filter(created_at__gt=batch.ago(60)).count()
-            if latest >= settings.HERMES_NEW_SESSIONS_PER_MINUTE:
-                raise RateLimited("too many new sessions", retry_after=60)
-            if mine.count() >= settings.HERMES_SESSIONS:
-                raise RateLimited(
-                    f"there are {settings.HERMES_SESSIONS} sessions already; delete some", retry_after=3600
-                )
+        check_new_session(batch, self.user_id)
         return batch.new_session(self.user_id, self.frame.session, self.agent)
 
-    def _check_queue(self) -> None:
-        waiting = Run.objects.filter(
-            user_id=self.user_id, agent=self.agent, status=RunStatus.QUEUED, delivered_at__isnull=True
-        ).count()
-        if waiting >= settings.HERMES_QUEUE_LIMIT:
-            raise Offline("the agent is away and too many messages wait for it already")
+
+def check_new_session(batch: Batch, user_id: int) -> None:
+    """
+    Whether a user may begin another session.
+
+    Raises:
+        RateLimited: If there are too many, or too many new ones.
+    """
+    if not settings.HERMES_RATE_LIMIT:
+        return
+    mine = ChatSession.objects.filter(user_id=user_id)
+    if mine.filter(created_at__gt=batch.ago(60)).count() >= settings.HERMES_NEW_SESSIONS_PER_MINUTE:
+        raise RateLimited("too many new sessions", retry_after=60)
+    if mine.filter(deleted_at=None).count() >= settings.HERMES_SESSIONS:
+        raise RateLimited(f"there are {settings.HERMES_SESSIONS} sessions; delete some", retry_after=3600)
 
 
 def echo_again(batch: Batch, user_id: int, username: str, key: int) -> None:
@@ -179,10 +140,6 @@ def echo_again(batch: Batch, user_id: int, username: str, key: int) -> None:
     told["cursor"] = message.cursor
     told["run"] = {"id": run.public_id, "status": run.status, "code": run.code or None}
     batch.tell(Told(user_id, message=told, side="app"))
-
-
-def _online_elsewhere(user_id: int, agent: str) -> bool:
-    return AgentSlot.objects.filter(user_id=user_id, name=agent, process__isnull=False).exists()
 
 
 class Expire(Quiet):
