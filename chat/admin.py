@@ -31,6 +31,7 @@ from chat.models import AgentSlot, ChatSession, Connection, Message, Process, Ru
 class ChatSessionAdmin(ReadOnlyAdmin):
     """Conversations. A deleted one stays as a tombstone."""
 
+    ordering_within = ("-active_at",)
     content = {"title": "title_size", "short_title": "title_size"}
     list_display = (
         *("short_id", "user", "short_title", "agent", "runs"),
@@ -74,6 +75,7 @@ class ChatSessionAdmin(ReadOnlyAdmin):
 class MessageAdmin(ReadOnlyAdmin):
     """What people and agents said."""
 
+    ordering_within = ("-cursor",)
     content = {"preview": "size", "text": "size", "rest": "size"}
     links = frozenset({"session__id__exact", "run__id__exact"})
     list_display = (
@@ -107,13 +109,12 @@ class MessageAdmin(ReadOnlyAdmin):
         start = Substr("data", 1, traffic.START_CHARACTERS)
         return super().get_queryset(request).defer("data").annotate(start=start, bytes=Bytes(F("data")))
 
-    def matching(self, term: str, users: QuerySet[User]) -> Q:
+    def matching(self, term: str, users: QuerySet[User]) -> dict[str, Any]:
         """By its own id, or that of its session or run."""
-        return (
-            super().matching(term, users)
-            | Q(session__in=keys_named(ChatSession, term, users))
-            | Q(run__in=keys_named(Run, term, users))
-        )
+        return super().matching(term, users) | {
+            "session__in": keys_named(ChatSession, term, users),
+            "run__in": keys_named(Run, term, users),
+        }
 
     @admin.display(description="text")
     def preview(self, message: Any) -> str:
@@ -171,9 +172,9 @@ class RunAdmin(ReadOnlyAdmin):
         """Without the history rows, which are read on the run's own page only."""
         return super().get_queryset(request).defer("transcript").annotate(bytes=Bytes(F("transcript")))
 
-    def matching(self, term: str, users: QuerySet[User]) -> Q:
+    def matching(self, term: str, users: QuerySet[User]) -> dict[str, Any]:
         """By its own id or its session's."""
-        return super().matching(term, users) | Q(session__in=keys_named(ChatSession, term, users))
+        return super().matching(term, users) | {"session__in": keys_named(ChatSession, term, users)}
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], **options: Any
@@ -223,15 +224,15 @@ def host_of(process: str) -> Subquery:
 class SeatAdmin(ReadOnlyAdmin):
     """Rows that a process holds."""
 
+    agent_field = "agent"
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With the host of that process."""
         return super().get_queryset(request).annotate(host=host_of("process"))
 
-    def matching(self, term: str, users: QuerySet[User]) -> Q:
+    def matching(self, term: str, users: QuerySet[User]) -> dict[str, Any]:
         """By the agent's name."""
-        return Q(**{self.agent_field: term})
-
-    agent_field = "agent"
+        return {self.agent_field: term}
 
     @admin.display(description="process")
     def held_by(self, row: Any) -> str:
@@ -298,7 +299,8 @@ class ProcessAdmin(ReadOnlyAdmin):
     list_display = ("short_uuid", "host", "alive", "sockets", "agents", "commits", "started_at", "lease")
     list_select_related = False
     ordering = ("-started_at",)
-    search_fields = ()
+    search_fields = ("host",)
+    search_help_text = "Host."
     fields = ("uuid", "host", "alive", "sockets", "agents", "commits", "started_at", "lease")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Process]:
@@ -306,6 +308,12 @@ class ProcessAdmin(ReadOnlyAdmin):
         return (
             super().get_queryset(request).annotate(held_sockets=held(Connection), held_agents=held(AgentSlot))
         )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Process], search_term: str
+    ) -> tuple[QuerySet[Process], bool]:
+        """By a part of the host's name: there are few."""
+        return queryset.filter(host__icontains=search_term.strip()), False
 
     @admin.display(description="process")
     def short_uuid(self, process: Process) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import Func, IntegerField, Model, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -41,12 +41,17 @@ class BoundedPaginator(Paginator):
     @cached_property
     def count(self) -> int:
         """How many rows there are, at most the bound."""
-        return int(self.object_list.order_by()[:BROWSED_ROWS].count())
+        return int(self.object_list.order_by().values("pk")[:BROWSED_ROWS].count())
 
     @property
     def at_bound(self) -> bool:
         """Whether there may be more than are paged through."""
         return self.count >= BROWSED_ROWS
+
+    def _get_page(self, rows: QuerySet[Any], *position: Any) -> Page:
+        """One page: its keys are sorted out first, so that no text is read of rows that are not on it."""
+        on_it = list(rows.values_list("pk", flat=True))
+        return super()._get_page(self.object_list.filter(pk__in=on_it), *position)
 
 
 class ChoiceFilter(admin.SimpleListFilter):
@@ -104,6 +109,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     list_select_related: Any = ("user",)
     list_per_page = 100
     ordering: Any = ("-pk",)
+    ordering_within: Any = ("-pk",)  # in the rows of one user or session, by the index of those
     paginator = BoundedPaginator
     search_fields: Any = ("public_id",)  # shows the search box; `get_search_results` does the search
     show_facets = admin.ShowFacets.NEVER
@@ -133,6 +139,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):
             getattr(offered, "parameter_name", "") for offered in self.list_filter
         }
 
+    def get_ordering(self, request: HttpRequest) -> Any:
+        """The newest first."""
+        return self.ordering_within if "session__id__exact" in request.GET else self.ordering
+
     def get_list_display(self, request: HttpRequest) -> list[str]:
         """The columns that this person may read."""
         return self._readable(request, self.list_display)
@@ -157,15 +167,21 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        found = self.matching(term, User.objects.all()) | Q(user__in=list(User.objects.filter(username=term)))
+        owner = User.objects.filter(username=term).first()
+        found = any_of(self.matching(term, User.objects.all()))
+        if owner is not None and not found:
+            return queryset.filter(user=owner).order_by(*self.ordering_within), False
+        if owner is not None:
+            found |= Q(user=owner)
         username, _, word = term.rpartition(" ")
-        if owner := User.objects.filter(username=username).first():
-            found |= Q(user=owner) & self.matching(word, User.objects.filter(pk=owner.pk))
-        return queryset.filter(found), False
+        if (owner := User.objects.filter(username=username).first()) is not None:
+            narrowed = any_of(self.matching(word, User.objects.filter(pk=owner.pk)))
+            found |= narrowed & Q(user=owner) if narrowed else narrowed
+        return queryset.filter(found) if found else queryset.none(), False
 
-    def matching(self, term: str, users: QuerySet[User]) -> Q:
-        """Rows of these users with this id."""
-        return Q(pk__in=keys_named(self.model, term, users))
+    def matching(self, term: str, users: QuerySet[User]) -> dict[str, Any]:
+        """Conditions, any of which gives rows of these users with this id; empty ones give none."""
+        return {"pk__in": keys_named(self.model, term, users)}
 
     @admin.display(description="id")
     def short_id(self, row: Any) -> str:
@@ -176,6 +192,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     def short_session(self, row: Any) -> str:
         """The same of its session."""
         return traffic.one_line(row.session.public_id, traffic.ID_CHARACTERS)
+
+
+def any_of(conditions: dict[str, Any]) -> Q:
+    """One of these conditions; an empty `Q` where none can be met."""
+    return Q(*((name, value) for name, value in conditions.items() if value), _connector=Q.OR)
 
 
 def keys_named(model: type[Any], public_id: str, users: QuerySet[User]) -> list[int]:

@@ -24,7 +24,7 @@ PAGE_CHARACTERS = 20_000  # of a text on its own page
 EVENT_CHARACTERS = 2_000  # of one payload among others
 EVENTS = 100  # on one page
 
-_TEXT_FIRST = re.compile(r'\{"text":"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)')
+_TEXT_FIRST = re.compile(r'\{\s*"text"\s*:\s*"((?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)')
 
 
 def moment(seconds: float | None) -> str:
