@@ -38,7 +38,7 @@ class Frames:
         self.max_bytes = max_bytes
         self._tail = b""  # the beginning of a frame whose head is not complete
         self._owed = 0  # bytes still to come of a frame that `protocol` has begun
-        self._parts: list[str | bytes] | None = None  # of a fragmented message
+        self._parts: list[Any] | None = None  # of a fragmented message
         self._decoder: codecs.IncrementalDecoder | None = None  # of a fragmented text
 
     def receive(self, data: bytes, room: int) -> list[Message]:
