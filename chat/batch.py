@@ -374,6 +374,10 @@ class Batch:
         """Keep something that is asked in a run until it is answered."""
         self._staged.asked.append((new_key(), run, kind, rows_json(payload), rows.moment(self.now)))
 
+    def remember_key(self, user_id: int, key: str, digest: str, run: int) -> None:
+        """Have an idempotency key stand for a run."""
+        self._staged.idempotency.append((new_key(), user_id, key, digest, run, rows.moment(self.now)))
+
     def tell(self, told: Told) -> None:
         """Have readers told after the commit."""
         self.told.append(told)

@@ -105,6 +105,18 @@ class Stop(ForRun):
         return "stopping"
 
 
+class StopRun(Stop):
+    """The same, for a run by its key."""
+
+    def __init__(self, user_id: int, slots: Slots, key: int) -> None:
+        super().__init__(user_id, slots, "", "")
+        self.key = key
+
+    def find(self) -> Run:
+        """The run that is meant."""
+        return by_key(self.key)
+
+
 class Steer(ForRun):
     """
     Add a remark to a running turn.
@@ -136,6 +148,30 @@ class Steer(ForRun):
             steer_here(batch, *found, self.text)
         else:
             command(batch, run, STEER, {"text": self.text})
+
+
+class SteerRun(Steer):
+    """The same, for a run by its key; an agent that takes no remarks does not accept this one."""
+
+    def __init__(self, user_id: int, slots: Slots, key: int, text: str) -> None:
+        super().__init__(user_id, slots, "", "", text)
+        self.key = key
+
+    def find(self) -> Run:
+        """The run that is meant."""
+        return by_key(self.key)
+
+    def apply(self, batch: Batch) -> None:
+        """
+        As for a frame.
+
+        Raises:
+            Conflict: If the run does not take remarks, for whatever reason.
+        """
+        try:
+            super().apply(batch)
+        except Unsupported as error:
+            raise Conflict(error.text, api_code="run_not_accepting_steer") from None
 
 
 class Approve(ForRun):
@@ -280,6 +316,11 @@ def end_unconfirmed(batch: Batch, slot: Slot, turn: Turn) -> None:
         batch, slot, turn, "interrupted", code="stop_unconfirmed", text="stopped; the agent did not confirm it",
         interrupted=True,
     )  # fmt: skip
+
+
+def by_key(key: int) -> Run:
+    """A run with all that is needed to end it."""
+    return Run.objects.select_related("session", "user_message", "user").get(pk=key)
 
 
 def waiting_turn(run: Run) -> tuple[Slot, Turn]:

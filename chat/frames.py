@@ -428,7 +428,8 @@ def _check_message(frame: Message, side: Side) -> None:
 
 def _check_error(frame: Error) -> None:
     data = frame.data or {}
-    if data.get("code") not in ERROR_CODES:
+    code = data.get("code")
+    if not isinstance(code, str) or code not in ERROR_CODES:
         raise _bad(frame, "data.code", "must be one of " + ", ".join(sorted(ERROR_CODES)))
     if not isinstance(data.get("text", ""), str):
         raise _bad(frame, "data.text", "must be a string")

@@ -16,6 +16,7 @@ from hermes_site.errors import CloseCode
 
 if TYPE_CHECKING:
     from chat.sockets import ChatSocket
+    from chat.sse import RunStream
 
 
 class Gateway:
@@ -28,6 +29,8 @@ class Gateway:
         self.journal.has_apps = self.hub.has_apps
         self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
+        self.streams: set[RunStream] = set()  # open event streams over HTTP
+        self.stopping: set[asyncio.Future[Any]] = set()  # stops asked for by viewers that left
         self.app_frames = Buckets(settings.HERMES_APP_FRAMES_PER_SECOND, settings.HERMES_APP_FRAMES_BURST)
         self.agent_frames = Buckets(
             settings.HERMES_AGENT_FRAMES_PER_SECOND, settings.HERMES_AGENT_FRAMES_BURST
@@ -64,10 +67,14 @@ class Gateway:
         for socket in list(self.sockets):
             socket.close(CloseCode.INTERNAL)
 
+    def peers(self) -> list[ChatSocket | RunStream]:
+        """Everybody who is connected: sockets and event streams."""
+        return [*self.sockets, *self.streams]
+
     async def close_all(self, code: int, timeout_seconds: float) -> None:
         """Close every socket and wait until they are gone, or the time is over."""
-        for socket in list(self.sockets):
-            socket.close(code)
+        for peer in self.peers():
+            peer.close(code)
         end = asyncio.get_running_loop().time() + timeout_seconds
         while self.sockets and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # each goes in its own time
             await asyncio.sleep(0.02)

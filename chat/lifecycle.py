@@ -119,17 +119,20 @@ async def _look(here: Gateway) -> None:
             socket.close(CloseCode.TOKEN_EXPIRED)
         elif socket.silent_for(now) > settings.HERMES_HEARTBEAT_SECONDS:
             socket.close(CloseCode.SILENT)
+    for stream in list(here.streams):
+        if stream.principal.expires_at is not None and wall >= stream.principal.expires_at:
+            stream.close()
 
 
 async def _check_credentials(here: Gateway) -> None:
     """Keys revoked, users disabled, passwords changed: by whatever way it was done."""
-    principals = {socket.principal for socket in here.sockets}
+    principals = {peer.principal for peer in here.peers()}
     if not principals:
         return
     bad = await invalid_now(principals)
-    for socket in list(here.sockets):
-        if (code := bad.get(socket.principal)) is not None:
-            socket.close(code)
+    for peer in here.peers():
+        if (code := bad.get(peer.principal)) is not None:
+            peer.close(code)
 
 
 async def _take_commands(here: Gateway) -> None:

@@ -228,3 +228,21 @@ class Command(models.Model):
 
     def __str__(self) -> str:
         return self.kind
+
+
+class IdempotencyKey(models.Model):
+    """A client's name for one intention: the same key twice is one run."""
+
+    id = models.BigIntegerField(primary_key=True, default=new_key, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)
+    digest = models.CharField(max_length=64)  # of the body it came with
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="chat_idempotency_key")]
+        indexes = [models.Index(fields=["created_at"], name="chat_idempotency_age")]
+
+    def __str__(self) -> str:
+        return self.key

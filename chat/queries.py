@@ -254,3 +254,22 @@ def _as_text(data: dict[str, Any]) -> str:
         return text
     file = f"[file {media.get('name') or media.get('type')} ({media.get('id')})]"
     return f"{text}\n{file}" if text else file
+
+
+def find_run(user_id: int, name: str) -> Run | None:
+    """A run of a standing session by its id, its user message's id, or the id its client gave it."""
+    runs = Run.objects.filter(user_id=user_id, session__deleted_at=None).select_related(
+        "session", "user_message"
+    )
+    return (
+        runs.filter(public_id=name).first()
+        or runs.filter(client_run_id=name).first()
+        or runs.filter(user_message__public_id=name).first()
+    )
+
+
+def journal_range(run_key: int) -> tuple[int, int]:
+    """The first and the last number that a run's journal holds; 0, 0 when it holds nothing."""
+    rows = JournalRow.objects.filter(run_id=run_key)
+    first = rows.order_by("first_seq").values_list("first_seq", flat=True).first()
+    return (first or 0, last_seq(run_key))

@@ -15,7 +15,7 @@ from chat import events as run_events
 from chat import rows
 from chat.events import Event
 from chat.keys import new_key
-from chat.models import ChatSession, Command, JournalRow, Message, Run
+from chat.models import ChatSession, Command, IdempotencyKey, JournalRow, Message, Run
 from media.models import MediaGrant
 
 
@@ -58,6 +58,7 @@ class Staging:
         self.unowned: set[int] = set()  # runs whose rows this batch has locked although they are not its own
         self.grants: set[tuple[int, str]] = set()
         self.asked: list[tuple[Any, ...]] = []
+        self.idempotency: list[tuple[Any, ...]] = []
 
     def write(self, process: uuid.UUID, moment: datetime.datetime) -> None:
         """
@@ -93,6 +94,9 @@ class Staging:
             ],
         )
         rows.insert(Command, _COMMAND_COLUMNS, self.asked)
+        for _, user_id, key, *_ in self.idempotency:  # one that has run out may still hold the key
+            IdempotencyKey.objects.filter(user_id=user_id, key=key).delete()
+        rows.insert(IdempotencyKey, _IDEMPOTENCY_COLUMNS, self.idempotency)
         if self.grants:
             self._grant()
 
@@ -136,3 +140,4 @@ MESSAGE_COLUMNS = (
 )  # fmt: skip
 _JOURNAL_COLUMNS = ("id", "run_id", "first_seq", "last_seq", "events")
 _COMMAND_COLUMNS = ("id", "run_id", "kind", "payload", "created_at")
+_IDEMPOTENCY_COLUMNS = ("id", "user_id", "key", "digest", "run_id", "created_at")

@@ -1,11 +1,22 @@
-"""The HTTP addresses of chat."""
+"""The HTTP addresses of chat: the log, who the caller is, and the second door."""
 
 from django.urls import path
 
+from chat.api import history, runs, sessions
 from chat.api.frames import FramesView
 from chat.api.me import MeView
+
+HERMES = "api/hermes"
 
 urlpatterns = [
     path("api/frames", FramesView.as_view(), name="frames"),
     path("api/me", MeView.as_view(), name="me"),
+    path(f"{HERMES}/api/sessions", sessions.collection, name="sessions"),
+    path(f"{HERMES}/api/sessions/<str:session>", sessions.member, name="session"),
+    path(f"{HERMES}/api/sessions/<str:session>/messages", history.messages, name="history"),
+    path(f"{HERMES}/api/sessions/<str:session>/chat/stream", runs.start, name="run"),
+    path(f"{HERMES}/v1/runs/<str:run>", runs.status, name="run-status"),
+    path(f"{HERMES}/v1/runs/<str:run>/events", runs.events, name="run-events"),
+    path(f"{HERMES}/v1/runs/<str:run>/stop", runs.stop, name="run-stop"),
+    path(f"{HERMES}/v1/runs/<str:run>/steer", runs.steer, name="run-steer"),
 ]

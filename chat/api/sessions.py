@@ -1,0 +1,87 @@
+"""The directory: list, create, show, change and delete conversations."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+
+from accounts.auth import Principal, agent_names
+from chat import directory, frames, gateway, queries
+from chat.api.door import body_of, by_method, door, path_id
+from chat.api.history import number
+from hermes_site.errors import InvalidRequest
+
+PAGE = 50
+MOST = 200
+
+
+@door("GET")
+async def index(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """GET /api/sessions: the latest activity first."""
+    limit = min(number(request, "limit", PAGE, least=1), MOST)
+    offset = number(request, "offset", 0, least=0)
+    rows, more = await queries.pool.read(directory.page, principal.user_id, limit, offset)
+    return JsonResponse({"object": "list", "data": rows, "limit": limit, "offset": offset, "has_more": more})
+
+
+@door("POST")
+async def create(request: HttpRequest, principal: Principal) -> HttpResponseBase:
+    """POST /api/sessions {id?, title?, agent?}: 201 after the commit."""
+    body = await body_of(request)
+    name = body.get("id", str(uuid.uuid4()))
+    if not isinstance(name, str) or not frames.valid_session(name):
+        raise InvalidRequest(
+            "an id has 1 to 128 characters, none of them a control character",
+            api_code="invalid_session_id",
+            field="id",
+        )
+    title = directory.read_title(body.get("title"))
+    agent = await _agent(principal, body.get("agent"))
+    await gateway.running().journal.do(directory.Create(principal.user_id, name, agent, title))
+    return await _shown(principal, name, status=201)
+
+
+@door("GET")
+async def show(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
+    """GET /api/sessions/{id}."""
+    return await _shown(principal, path_id(session, "session_not_found"))
+
+
+@door("PATCH")
+async def change(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
+    """PATCH /api/sessions/{id} {title?, pinned?, archived?}."""
+    name = path_id(session, "session_not_found")
+    changes = directory.read_changes(await body_of(request))
+    item = directory.Change(principal.user_id, principal.username, name, changes)
+    if changes:
+        await gateway.running().journal.do(item)
+    return await _shown(principal, name)
+
+
+@door("DELETE")
+async def delete(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
+    """DELETE /api/sessions/{id}."""
+    name = path_id(session, "session_not_found")
+    journal = gateway.running().journal
+    await journal.do(directory.Delete(principal.user_id, principal.username, journal.slots, name))
+    return JsonResponse({"object": "hermes.session.deleted", "id": name, "deleted": True})
+
+
+async def _shown(principal: Principal, name: str, *, status: int = 200) -> JsonResponse:
+    row: dict[str, Any] = await queries.pool.read(directory.one, principal.user_id, name)
+    return JsonResponse({"object": "hermes.session", "session": row}, status=status)
+
+
+async def _agent(principal: Principal, asked: Any) -> str:
+    default, names = await agent_names(principal.user_id)
+    if asked is None or asked == "hermes":
+        return default
+    if not isinstance(asked, str) or asked not in names:
+        raise InvalidRequest("you have no such agent", api_code="invalid_agent", field="agent")
+    return asked
+
+
+collection = by_method(GET=index, POST=create)
+member = by_method(GET=show, PATCH=change, DELETE=delete)
