@@ -1,5 +1,8 @@
 """Users and keys in the admin. It changes nothing itself: every change is a call of accounts.services."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import QuerySet
@@ -33,6 +36,15 @@ class UserAdmin(DjangoUserAdmin):
         """The username can be typed only while the user is made."""
         fields = tuple(super().get_readonly_fields(request, obj))
         return (*fields, "username") if obj is not None else fields
+
+    def get_deleted_objects(self, objs: Iterable[User], request: HttpRequest) -> tuple[Any, Any, Any, Any]:
+        """Who has data is disabled, not deleted: to look through all of it first could take the server down."""
+        kept = [
+            f"conversations or files of {user}: disable the user instead"
+            for user in objs
+            if services.has_data(user)
+        ]
+        return ([], {}, set(), kept) if kept else super().get_deleted_objects(objs, request)
 
     @admin.action(description="Disable selected users", permissions=["change"])
     def disable_users(self, request: HttpRequest, queryset: QuerySet[User]) -> None:

@@ -129,6 +129,18 @@ def disable_users(users: QuerySet[User]) -> int:
     return users.filter(is_active=True).update(is_active=False)
 
 
+def has_data(user: User) -> bool:
+    """Whether the user has rows beyond the account: conversations, files. To delete those takes more than one step."""
+    rows = (
+        relation.related_model._base_manager.filter(**{relation.field.name: user})
+        for relation in User._meta.get_fields(include_hidden=True)
+        if (relation.one_to_many or relation.one_to_one)
+        and relation.auto_created
+        and relation.related_model._meta.app_label not in ("accounts", "admin")
+    )
+    return any(found.exists() for found in rows)
+
+
 # --- Keys ----------------------------------------------------------------------------------------------------------
 def create_key(
     user: User,

@@ -14,6 +14,7 @@ from django.test import Client
 from accounts import auth, services, tokens
 from accounts.models import ApiKey, User
 from hermes_site.errors import Unauthorized
+from media.models import Media
 from tests.accounts.conftest import PASSWORD
 
 KEY = re.compile(r"hk_[0-9a-f]{10}_[A-Za-z0-9_-]{43}")
@@ -235,6 +236,20 @@ def test_a_password_changed_in_the_admin_ends_tokens(admin_client: Client, alice
     assert admin_client.post(f"/admin/accounts/user/{alice.pk}/password/", fields).status_code == 302
     with pytest.raises(Unauthorized):
         auth.find(token)
+
+
+def test_a_user_with_data_is_disabled_and_not_deleted(admin_client: Client, alice: User, bob: User) -> None:
+    """Neither alone nor among others, and nobody looks through all the data to find out; without data it is done."""
+    issue(admin_client, bob)
+    Media.objects.create(owner=alice, public_id="med_1", name="x", kind="file", type="text/plain", size=1)
+    page = admin_client.post(f"/admin/accounts/user/{alice.pk}/delete/", {"post": "yes"})
+    assert "disable the user instead" in page.content.decode() and 'value="yes"' not in page.content.decode()
+    chosen = {"action": "delete_selected", "_selected_action": [alice.pk, bob.pk], "post": "yes"}
+    page = admin_client.post("/admin/accounts/user/", chosen)
+    assert "disable the user instead" in page.content.decode()
+    assert set(User.objects.filter(username__in=["alice", "bob"])) == {alice, bob}
+    assert admin_client.post(f"/admin/accounts/user/{bob.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not User.objects.filter(username="bob").exists()
 
 
 PAYLOADS = [
