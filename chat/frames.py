@@ -25,6 +25,8 @@ ERROR_CODES = frozenset(
 # `data` keys that only the gateway writes, whoever sent the frame.
 GATEWAY_KEYS = ("queued", "history", "images", "media_list", "retry_after", "interrupted")
 
+ID_RULE = "must be 1 to 128 characters without control characters"
+SESSION_RULE = ID_RULE + ", and not . or .."
 _ID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -184,12 +186,14 @@ def new_id() -> str:
 
 def valid_id(value: str) -> bool:
     """Whether `value` may be a message id: 1 to 128 characters, none of them a control character."""
+    if value.isascii():  # which nearly all are, and this is quick
+        return 0 < len(value) <= 128 and value.isprintable()
     return _ID.fullmatch(value) is not None
 
 
 def valid_session(value: str) -> bool:
     """Whether `value` may be a session id: as a message id, and neither `.` nor `..`."""
-    return value not in (".", "..") and _ID.fullmatch(value) is not None
+    return value not in (".", "..") and valid_id(value)
 
 
 def valid_agent_name(value: str) -> bool:
@@ -213,7 +217,9 @@ def decode(text: str, side: Side, *, data_bytes: int) -> AnyFrame:
         frame = _second_look(text, error)
     if isinstance(frame, Stream):
         if side == "app":
-            raise BadFrame("type", "stream comes from an agent only", session=frame.session)
+            raise _bad(frame, "type", "stream comes from an agent only")
+        if not valid_session(frame.session):
+            raise _bad(frame, "session", SESSION_RULE)
         return frame
     if not isinstance(frame, _FROM_APP if side == "app" else _FROM_AGENT):
         kind = type(frame).__struct_config__.tag
@@ -363,15 +369,13 @@ def _first_bad(value: dict[str, Any]) -> str | None:
 def _check(frame: Addressed, side: Side, data_bytes: int) -> None:
     """The rules that types alone do not say."""
     if not valid_session(frame.session):
-        raise _bad(
-            frame, "session", "must be 1 to 128 characters without control characters, and not . or .."
-        )
+        raise _bad(frame, "session", SESSION_RULE)
     reply_to: str | None = getattr(frame, "reply_to", None)
     if reply_to is not None and not valid_id(reply_to):
-        raise _bad(frame, "reply_to", "must be 1 to 128 characters without control characters")
+        raise _bad(frame, "reply_to", ID_RULE)
     if isinstance(frame, Envelope):
         if not valid_id(frame.id):
-            raise _bad(frame, "id", "must be 1 to 128 characters without control characters")
+            raise _bad(frame, "id", ID_RULE)
         if not 0 <= frame.ts <= MAX_TS:
             raise _bad(frame, "ts", "must be Unix seconds, not negative and at most 2^53")
         frame.ts = math.floor(frame.ts)
@@ -422,8 +426,8 @@ def _check_message(frame: Message, side: Side) -> None:
         media = data.get("media")
         if not isinstance(media, dict):
             raise _bad(frame, "data.media", "must be an object")
-        if not isinstance(media.get("id"), str):
-            raise _bad(frame, "data.media.id", "must be a string")
+        if not (isinstance(media.get("id"), str) and valid_id(media["id"])):
+            raise _bad(frame, "data.media.id", "must be the id of a file")
 
 
 def _check_error(frame: Error) -> None:
