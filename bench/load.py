@@ -32,6 +32,7 @@ class Pair:
     window: int
     frame: tuple[bytes, bytes]  # a `stream` frame, before and after its text
     end: bytes  # the frame that ends the stream, if there is one
+    session: bytes  # what tells its pieces from what was left of an earlier run
     seen: int = 0
     sent: int = 0
     agent: WSTransport | None = None
@@ -81,11 +82,11 @@ class App(WSListener):
         if frame.msg_type != WSMsgType.TEXT:
             return
         pair, payload = self.pair, frame.get_payload_as_bytes()
-        pieces = payload.count(b"|")
-        if not pieces:
-            if b'"error"' in payload:
+        if b'"type":"stream"' not in payload or pair.session not in payload:
+            if b'"type":"error"' in payload:
                 pair.faults.append(f"to the App: {payload[:200]!r}")
             return
+        pieces = payload.count(b"|")
         at = payload.index(b"|") - PIECE_CHARS + 1
         if int(payload[at : at + PIECE_CHARS - 1]) != pair.seen:
             pair.faults.append(f"expected piece {pair.seen}, got {payload[at : at + 40]!r}")
@@ -100,7 +101,8 @@ async def connect(order: dict[str, Any]) -> list[Pair]:
 
     async def one(spec: dict[str, str]) -> None:
         before, after = spec["piece"].split("TEXT")
-        pair = Pair(order["window"], (before.encode(), after.encode()), spec.get("end", "").encode())
+        frame = (before.encode(), after.encode())
+        pair = Pair(order["window"], frame, spec.get("end", "").encode(), spec["session"].encode())
         async with gate:
             await ws_connect(lambda: App(pair), spec["app"])
             transport, _ = await ws_connect(lambda: Agent(pair), spec["agent"])

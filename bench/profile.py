@@ -1,4 +1,9 @@
-"""Where a busy server's time goes: py-spy's samples, summed by function."""
+"""
+Where a busy server's time goes: py-spy's samples, summed by function.
+
+Samples are of the thread that holds the interpreter: Python's own cost. What runs without it (SQLite's disk, the
+kernel's sockets) is in the CPU figures of the tables, not here.
+"""
 
 import collections
 import re
@@ -10,7 +15,7 @@ from pathlib import Path
 RATE_HERTZ = 250
 
 
-def start(pid: int, seconds: int, output: Path) -> subprocess.Popen[bytes]:
+def start(pid: int, seconds: int, output: Path) -> subprocess.Popen[str]:
     """Begin to sample a process."""
     recorder = Path(sys.executable).with_name("py-spy")
     return subprocess.Popen(
@@ -25,10 +30,11 @@ def start(pid: int, seconds: int, output: Path) -> subprocess.Popen[bytes]:
                 "--rate",
                 str(RATE_HERTZ),
             ),
-            *("--format", "raw", "--nonblocking", "--native", "--output", str(output)),
+            *("--format", "raw", "--gil", "--output", str(output)),
         ],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.cpu import SERVER_CORE, on_core, tree
 from tests.rig.backends import Templates
@@ -18,6 +18,11 @@ from tests.rig.paths import ROOT
 from tests.rig.ports import free_port
 
 SESSION = "bench"
+
+
+def compact(frame: dict[str, Any]) -> str:
+    """A frame as most programs write it: JSON without spaces."""
+    return json.dumps(frame, separators=(",", ":"))
 
 
 class System(Protocol):
@@ -43,12 +48,13 @@ class Relay:
     def pairs(self, count: int) -> list[dict[str, str]]:
         """Pairs by number; the frames are as long as the gateway's."""
         piece = {"type": "stream", "from": "hermes", "to": "bench-000000", "session": SESSION}
-        text = json.dumps(piece | {"data": {"text": "TEXT"}})
+        text = compact(piece | {"data": {"text": "TEXT"}})
         return [
             {
                 "agent": f"ws://127.0.0.1:{self.port}/agent/{number}",
                 "app": f"ws://127.0.0.1:{self.port}/app/{number}",
                 "piece": text,
+                "session": SESSION,
             }
             for number in range(count)
         ]
@@ -98,9 +104,10 @@ class Gateways:
                 {
                     "agent": self.gateway.agent_url(person),
                     "app": self.gateway.app_url(person),
-                    "start": json.dumps(start | address),
-                    "end": json.dumps({"type": "stream_end"} | address),
-                    "piece": json.dumps({"type": "stream"} | address | {"data": {"text": "TEXT"}}),
+                    "start": compact(start | address),
+                    "session": session,
+                    "end": compact({"type": "stream_end"} | address),
+                    "piece": compact({"type": "stream"} | address | {"data": {"text": "TEXT"}}),
                 }
             )
         return pairs
