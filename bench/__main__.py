@@ -10,10 +10,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import profile, systems
+from bench import load, profile, systems
 from bench.cpu import LOAD_CORE, on_core
 from tests.rig.paths import ROOT
 
@@ -21,9 +22,11 @@ CELLS = [(1, 64), (50, 4), (50, 16), (200, 1), (200, 8)]
 WARM_SECONDS = 1.0
 
 
-def measure(system: systems.System, pairs: int, window: int, seconds: float) -> dict[str, Any]:
+def measure(
+    system: systems.System, pairs: int, window: int, seconds: float, begun: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """
-    Run one cell.
+    Run one cell; ``begun`` is called when the measured time begins.
 
     Raises:
         SystemExit: If a piece was lost, doubled or came out of order.
@@ -36,17 +39,23 @@ def measure(system: systems.System, pairs: int, window: int, seconds: float) -> 
         "pids": system.pids(),
     }
     with on_core(LOAD_CORE):
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "bench.load"],
             cwd=ROOT,
-            input=json.dumps(order),
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
         )
-    if done.returncode:
-        raise SystemExit(f"the load failed: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(order))
+    process.stdin.close()
+    if process.stdout.readline().strip() == load.BEGUN:
+        begun()
+    answer, said = process.stdout.read(), process.stderr.read() if process.stderr is not None else ""
+    if process.wait():
+        raise SystemExit(f"the load failed: {said[-2000:]}")
+    result: dict[str, Any] = json.loads(answer)
     if result["faults"]:
         raise SystemExit(f"{system.name}, {pairs} pairs: {result['faults']}")
     return {
@@ -80,13 +89,9 @@ def table(name: str, rows: dict[tuple[int, int], tuple[dict[str, Any], dict[str,
 def sampled(system: systems.System, seconds: int) -> list[tuple[str, float]]:
     """The functions that cost most while 50 pairs with 16 pieces on the way run."""
     with profile.folder() as folder:
-        output = Path(folder) / "samples"
-        recorder = profile.start(system.pids()[0], seconds, output)
-        measure(system, 50, 16, seconds)
-        _, said = recorder.communicate()
-        if recorder.returncode:
-            return [(f"py-spy could not sample: {said.strip()[-300:]}", 0.0)]
-        return profile.costs(output.read_text())
+        recorder = profile.Recorder(system.pids()[0], seconds, Path(folder) / "samples")
+        measure(system, 50, 16, seconds, recorder.start)
+        return profile.costs(recorder.samples())
 
 
 def main() -> None:

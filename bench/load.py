@@ -3,7 +3,7 @@ The load: pairs of an agent that streams numbered pieces and an App that counts 
 
 A pair keeps `window` pieces on the way: as many as its App has seen, its agent sends anew. Pieces have one length, so an
 App counts them in whatever way they come joined, and each is checked to follow the one before. Run as a program: one
-JSON order on standard input, one JSON answer on standard output.
+JSON order on standard input; on standard output a line when the measured time begins, then one JSON answer.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ PIECE_CHARS = 20
 
 CONNECT_AT_ONCE = 20
 DRAIN_SECONDS = 10.0
+BEGUN = "begun"
+"""The line that is printed when all pairs run and the measured time begins."""
 
 
 @dataclass
@@ -141,6 +143,7 @@ async def run(order: dict[str, Any]) -> dict[str, Any]:
     for pair in pairs:
         pair.fill()
     await asyncio.sleep(order["warm_seconds"])
+    print(BEGUN, flush=True)
     pids = order["pids"]
     began, cpu, own = time.monotonic(), cpu_seconds(pids), time.process_time()
     seen = sum(pair.seen for pair in pairs)

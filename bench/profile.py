@@ -15,27 +15,36 @@ from pathlib import Path
 RATE_HERTZ = 250
 
 
-def start(pid: int, seconds: int, output: Path) -> subprocess.Popen[str]:
-    """Begin to sample a process."""
-    recorder = Path(sys.executable).with_name("py-spy")
-    return subprocess.Popen(
-        [
-            *(
-                str(recorder),
-                "record",
-                "--pid",
-                str(pid),
-                "--duration",
-                str(seconds),
-                "--rate",
-                str(RATE_HERTZ),
-            ),
+class Recorder:
+    """Samples one process for some seconds, once started."""
+
+    def __init__(self, pid: int, seconds: int, output: Path) -> None:
+        self._output = output
+        self._process: subprocess.Popen[str] | None = None
+        self._command = [
+            str(Path(sys.executable).with_name("py-spy")),
+            *("record", "--pid", str(pid), "--duration", str(seconds), "--rate", str(RATE_HERTZ)),
             *("--format", "raw", "--gil", "--output", str(output)),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        ]
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    def samples(self) -> str:
+        """
+        Wait for the end; py-spy's raw format.
+
+        Raises:
+            RuntimeError: If it could not sample; the text says why.
+        """
+        assert self._process is not None
+        _, said = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(f"py-spy could not sample: {said.strip()[-500:]}")
+        return self._output.read_text()
 
 
 def costs(samples: str, top: int = 10) -> list[tuple[str, float]]:
