@@ -11,9 +11,11 @@ from accounts.auth import agent_names
 from chat import control, frames, joining, queries, runs
 from chat.batch import Item
 from chat.reader import Reader
-from chat.sockets import PONG, ChatSocket
+from chat.sockets import PONG, ChatSocket, LookAgain
 from chat.telling import ALIAS, CAP_BITS, Told, piece_frame, piece_head, start_frame
 from hermes_site.errors import CloseCode, RateLimited
+
+NAMES_SECONDS = 1  # an unknown agent name is looked up again, but no oftener
 
 
 class AppConsumer(ChatSocket):
@@ -27,7 +29,7 @@ class AppConsumer(ChatSocket):
         mine = [one for one in self.gateway.sockets if one.SIDE == "app" and one.principal.user_id == user_id]
         if settings.HERMES_RATE_LIMIT and len(mine) >= settings.HERMES_APP_SOCKETS:
             raise RateLimited("too many sockets of this user are open", retry_after=5)
-        self.default_agent, self.agents = await agent_names(user_id)
+        await self.look_again()
         self.peer_from, self.peer_to = self.default_agent, self.principal.username
         self._bits = sum(bit for cap, bit in CAP_BITS.items() if cap in self.caps)
         self._alias = 0 if self.caps or self.default_agent == "hermes" else ALIAS
@@ -37,6 +39,11 @@ class AppConsumer(ChatSocket):
         self._unmoved: list[Told] = []
         self._asking: set[asyncio.Future[Any]] = set()
         self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
+
+    async def look_again(self) -> None:
+        """Which agents this person has now."""
+        self.default_agent, self.agents = await agent_names(self.principal.user_id)
+        self._looked = self._loop.time()
 
     async def opened(self) -> None:
         """Join, read, follow."""
@@ -147,6 +154,8 @@ class AppConsumer(ChatSocket):
     def _agent(self, frame: frames.Envelope) -> str:
         name = self.default_agent if frame.to == "hermes" else frame.to
         if name != self.default_agent and name not in self.agents:
+            if self.last_frame - self._looked >= NAMES_SECONDS:
+                raise LookAgain  # a key may have been made since
             raise frames.BadFrame("to", "is no agent of yours", frame_id=frame.id, session=frame.session)
         return name
 

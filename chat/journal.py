@@ -33,6 +33,7 @@ from hermes_site.errors import GatewayError, Internal, Unavailable
 logger = logging.getLogger(__name__)
 
 TRIES = 3
+RETRY_SECONDS = 0.1
 Outcome = tuple[Item, Any, BaseException | None]
 
 
@@ -254,15 +255,23 @@ class Journal:
         return done
 
     def _commit(self, items: list[Item]) -> list[Committed]:
-        try:
-            return [self._attempt(items)]
-        except Exception as error:
-            self._recover(error)
-            if len(items) > 1:
-                logger.info("a batch of %d failed (%s): each by itself", len(items), type(error).__name__)
-        return [self._alone(item) for item in items]
+        """Commit items together; if that fails by their own fault, each by itself."""
+        for attempt in range(TRIES):
+            try:
+                return [self._attempt(items)]
+            except Exception as error:
+                if not self._lost_connection(error):
+                    if len(items) > 1:
+                        logger.info(
+                            "a batch of %d failed (%s): each by itself", len(items), type(error).__name__
+                        )
+                    return [self._alone(item) for item in items]
+                time.sleep(RETRY_SECONDS * (attempt + 1))
+        away = Unavailable("the database does not answer")
+        return [Committed(None, [(item, None, away) for item in items])]
 
     def _alone(self, item: Item) -> Committed:
+        """Commit one item by itself; what it meets is its own."""
         error: BaseException = Internal("could not be stored")
         for attempt in range(TRIES):
             try:
@@ -271,18 +280,15 @@ class Journal:
                 self.lost = True
                 error = Unavailable("this process has to begin anew")
                 break
-            except NotOurs:
-                continue  # what it wrote to was forgotten: it sees the truth at the next try
-            except (OperationalError, InterfaceError) as problem:
-                self._recover(problem)
-                error = Unavailable("the database does not answer")
-                time.sleep(0.05 * (attempt + 1))
-            except IntegrityError as problem:
-                self._recover(problem)  # another process was first: look again
+            except (NotOurs, IntegrityError):
+                continue  # somebody else was first: what was cached is forgotten, so it sees the truth now
             except Exception as problem:
-                self._recover(problem)
-                logger.exception("an item failed")
-                break
+                if not isinstance(problem, OperationalError | InterfaceError):
+                    logger.exception("an item failed")
+                    break
+                self._lost_connection(problem)
+                error = Unavailable("the database does not answer")
+                time.sleep(RETRY_SECONDS * (attempt + 1))
         return Committed(None, [(item, None, error)])
 
     def _attempt(self, items: list[Item]) -> Committed:
@@ -324,7 +330,10 @@ class Journal:
         except DatabaseProblem:
             return False
 
-    def _recover(self, error: Exception) -> None:
-        if isinstance(error, OperationalError | InterfaceError):
-            logger.warning("the database: %s", type(error).__name__)
-            connection.close()
+    def _lost_connection(self, error: Exception) -> bool:
+        """Whether the database went away under a batch; the next try makes a new connection then."""
+        if not isinstance(error, OperationalError | InterfaceError) or rows.is_contention(error):
+            return False
+        logger.warning("the database went away: %s", type(error).__name__)
+        connection.close()
+        return True

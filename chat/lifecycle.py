@@ -146,9 +146,14 @@ async def _poll(here: Gateway) -> None:
     slots = {(slot.user_id, slot.name): slot for slot in here.journal.slots.values() if slot.peer is not None}
     if not slots:
         return
-    cursors = await queries.pool.read(queries.last_cursors, sorted({user_id for user_id, _ in slots}))
-    for slot in slots.values():
-        if slot.peer is not None and cursors.get(slot.user_id, 0) > slot.handed:
+    users = sorted({user_id for user_id, _ in slots})
+    cursors, generations = await queries.pool.read(queries.agents_now, users)
+    for key, slot in slots.items():
+        if slot.peer is None:
+            continue
+        if generations.get(key, slot.generation) > slot.generation:
+            slot.peer.close(CloseCode.REPLACED)
+        elif cursors.get(slot.user_id, 0) > slot.handed:
             slot.peer.wake()
 
 

@@ -161,13 +161,16 @@ def page(user_id: int, session: str | None, before: int | None, limit: int) -> t
     return [told_message(message) for message in newest[:limit][::-1]], len(newest) > limit
 
 
-def last_cursors(users: list[int]) -> dict[int, int]:
-    """The last cursor of each of these users."""
-    found: dict[int, int] = {}
+def agents_now(users: list[int]) -> tuple[dict[int, int], dict[tuple[int, str], int]]:
+    """The last cursor of each of these users, and the generation of each of their agents' slots."""
+    cursors: dict[int, int] = {}
+    generations: dict[tuple[int, str], int] = {}
     for start in range(0, len(users), CHUNK):
-        rows = UserLog.objects.filter(user_id__in=users[start : start + CHUNK])
-        found.update(rows.values_list("user_id", "last_cursor"))
-    return found
+        some = users[start : start + CHUNK]
+        cursors.update(UserLog.objects.filter(user_id__in=some).values_list("user_id", "last_cursor"))
+        slots = AgentSlot.objects.filter(user_id__in=some).values_list("user_id", "name", "generation")
+        generations.update({(user_id, name): generation for user_id, name, generation in slots})
+    return cursors, generations
 
 
 def live_runs(user_id: int) -> list[tuple[RunRef, int]]:

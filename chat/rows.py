@@ -12,6 +12,7 @@ from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
 ROWS_A_STATEMENT = 200
+CONTENTION = frozenset({"55P03", "40P01", "40001"})  # lock not available, deadlock, serialization failure
 
 
 def cursor() -> CursorWrapper:
@@ -35,6 +36,13 @@ def limit_lock_waits(limit_seconds: float) -> None:
     """Bound the wait for a row lock in this transaction; SQLite's one lock has its own bound."""
     if is_postgresql():
         execute(f"SET LOCAL lock_timeout = {int(limit_seconds * 1000)}", [])
+
+
+def is_contention(error: Exception) -> bool:
+    """Whether a statement failed for a lock held by somebody else, the connection being good."""
+    if not is_postgresql():
+        return True
+    return getattr(error.__cause__, "sqlstate", None) in CONTENTION
 
 
 def moment(value: datetime.datetime) -> Any:

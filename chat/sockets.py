@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 
 from channels.consumer import AsyncConsumer
 from django.conf import settings
+from django.db import DatabaseError
 
 from accounts.auth import Principal
 from accounts.middleware import refuse
@@ -21,7 +22,7 @@ from chat.keys import new_key
 from chat.limits import Buckets
 from chat.outbox import Outbox
 from chat.telling import Out
-from hermes_site.errors import CloseCode, Draining, GatewayError, InvalidRequest, RateLimited
+from hermes_site.errors import CloseCode, Draining, GatewayError, InvalidRequest, RateLimited, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PONG = '{"type":"pong"}'
 CAPS = frozenset({"sync", "events", "control"})
+
+
+class LookAgain(Exception):
+    """What this socket knows of its user may be out of date: the frame is taken again after `look_again`."""
 
 
 class Paced(Exception):
@@ -77,6 +82,9 @@ class ChatSocket(AsyncConsumer):
         except GatewayError as error:
             await refuse(scope, receive, send, error)
             return
+        except DatabaseError:
+            await refuse(scope, receive, send, Unavailable("the database does not answer", retry_after=1))
+            return
         self.gateway.sockets.add(self)
         key = self._note_connection()
         try:
@@ -88,7 +96,7 @@ class ChatSocket(AsyncConsumer):
                 self._transport.on_resume = self._drain
             try:
                 await self.opened()
-            except GatewayError:
+            except (GatewayError, DatabaseError):
                 self.close(CloseCode.INTERNAL)
             await self._listen()
         finally:
@@ -120,6 +128,9 @@ class ChatSocket(AsyncConsumer):
             GatewayError: If it is refused at once.
         """
         raise NotImplementedError
+
+    async def look_again(self) -> None:
+        """Read anew what a frame was judged by."""
 
     def pause(self, text: str | None) -> float:
         """Seconds to wait before the next frame is read: how a writer that is too fast is slowed."""
@@ -237,16 +248,10 @@ class ChatSocket(AsyncConsumer):
                 continue
             text = message.get("text")
             try:
-                if text is None:
-                    raise frames.BadFrame("frame", "is binary; frames are text")
-                self.take(text)
-            except Paced:
-                pass
-            except GatewayError as error:
-                self.refused(error)
-            except Exception:
-                logger.exception("a frame could not be taken")
-                self.close(CloseCode.INTERNAL)
+                self._take(text)
+            except LookAgain:
+                await self.look_again()
+                self._take(text)
             if (wait := self.pause(text)) > 0:
                 await asyncio.sleep(wait)
             if journal.full:
@@ -269,6 +274,21 @@ class ChatSocket(AsyncConsumer):
             )
         )
         return key
+
+    def _take(self, text: str | None) -> None:
+        try:
+            if text is None:
+                raise frames.BadFrame("frame", "is binary; frames are text")
+            self.take(text)
+        except LookAgain:
+            raise
+        except Paced:
+            pass
+        except GatewayError as error:
+            self.refused(error)
+        except Exception:
+            logger.exception("a frame could not be taken")
+            self.close(CloseCode.INTERNAL)
 
     def _drain(self) -> None:
         """Send what waits, while the transport takes it."""
