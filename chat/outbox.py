@@ -37,7 +37,7 @@ class Outbox:
                 self._size += len(out.piece)
             else:
                 self._waiting.append((out.joins, [out.piece]))
-                self._size += len(out.text)
+                self._size += len(out.joins) + len(out.piece)
         if len(self._waiting) > self._max_items or self._size > self._max_bytes:
             self.over = True
             self._waiting.clear()
@@ -76,5 +76,5 @@ class Outbox:
             return one
         head, pieces = one
         text = "".join(pieces)
-        self._size = max(0, self._size - len(head) - len(text))
+        self._size -= len(head) + len(text)
         return piece_frame(head, text)
