@@ -8,11 +8,10 @@ from typing import Any
 from django.conf import settings
 
 from accounts.auth import agent_names
-from chat import answers, dispatch, frames, presence
+from chat import dispatch, frames, presence
+from chat.agent_frames import AgentFrame, Pieces
 from chat.answers import Outdated
-from chat.batch import Batch
 from chat.events import FROM_GATEWAY
-from chat.journal import Joinable
 from chat.sockets import PONG, ChatSocket
 from chat.telling import SYNC, Told
 from chat.turns import Slot
@@ -37,7 +36,7 @@ class AgentConsumer(ChatSocket):
         journal.keep(slot)
         self.slot = slot
         self.peer_from, self.peer_to = who.username, name
-        self._joining: dict[str, _Pieces] = {}
+        self._joining: dict[str, Pieces] = {}
         self._dispatching = False
         self._again = False
         self.unwritten = 0
@@ -112,7 +111,7 @@ class AgentConsumer(ChatSocket):
         if isinstance(frame, frames.Stream):
             pieces = self._joining.get(session)
             if pieces is None or pieces.taken:
-                pieces = self._joining[session] = _Pieces(self, session)
+                pieces = self._joining[session] = Pieces(self, session)
                 self.gateway.journal.put(pieces)
             pieces.texts.append(frame.data.text)
             self.unwritten += len(frame.data.text)
@@ -125,7 +124,7 @@ class AgentConsumer(ChatSocket):
             "events" not in self.caps or (frame.data or {}).get("event") in FROM_GATEWAY
         ):
             raise frames.BadFrame("data.event", "may not be sent by you", frame_id=frame.id, session=session)
-        self.gateway.journal.put(_AgentFrame(self, frame))
+        self.gateway.journal.put(AgentFrame(self, frame))
 
     def pause(self, text: str | None) -> float:
         """An agent that sends more than its bytes a minute is read slower."""
@@ -179,60 +178,6 @@ class AgentConsumer(ChatSocket):
             self.refused(error, session, reply_to)
         else:  # it could not be written: the agent comes back and goes on from what was
             self.close(CloseCode.INTERNAL)
-
-
-class _Pieces(Joinable):
-    """Pieces of one stream that wait for the same commit."""
-
-    __slots__ = ("session", "slot", "socket", "texts")
-
-    def __init__(self, socket: AgentConsumer, session: str) -> None:
-        self.socket = socket
-        self.slot = socket.slot
-        self.session = session
-        self.texts: list[str] = []
-        self.taken = False
-
-    def load(self, batch: Batch) -> None:
-        batch.want_turns(self.slot)
-
-    def apply(self, batch: Batch) -> None:
-        answers.current(self.slot, self.socket.generation)
-        answers.pieces(batch, self.slot, self.session, "".join(self.texts))
-
-    def done(self, result: Any, error: BaseException | None) -> None:
-        self.socket.unwritten -= sum(map(len, self.texts))
-        self.socket.judge(error, self.session, None)
-
-
-class _AgentFrame:
-    """Any other frame of an agent."""
-
-    __slots__ = ("frame", "slot", "socket")
-
-    def __init__(self, socket: AgentConsumer, frame: Any) -> None:
-        self.socket = socket
-        self.slot = socket.slot
-        self.frame = frame
-
-    def load(self, batch: Batch) -> None:
-        frame, user_id = self.frame, self.slot.user_id
-        batch.want_log(user_id)
-        batch.want_seat(self.slot)
-        batch.want_session(user_id, frame.session)
-        if isinstance(frame, frames.StreamStart | frames.Message):
-            batch.want_message(user_id, "agent", frame.id)
-        if isinstance(frame, frames.Image | frames.Voice | frames.Video | frames.File):
-            batch.want_media(user_id, frame.body["media"]["id"])
-
-    def apply(self, batch: Batch) -> None:
-        answers.current(self.slot, self.socket.generation)
-        if not batch.seated(self.slot):
-            raise Outdated
-        answers.take(batch, self.slot, self.frame)
-
-    def done(self, result: Any, error: BaseException | None) -> None:
-        self.socket.judge(error, self.frame.session, getattr(self.frame, "id", None))
 
 
 class _Dispatch(dispatch.Dispatch):
