@@ -230,7 +230,7 @@ class Journal:
 
     def _run(self) -> None:
         while (items := self._work.get()) is not None:
-            done = self._write(items)
+            done = self.write(items)
             assert self._loop is not None
             try:
                 self._loop.call_soon_threadsafe(self._after, done)
@@ -238,8 +238,12 @@ class Journal:
                 break
         connection.close()
 
-    def _write(self, items: list[Item]) -> list[Committed]:
-        """Commit items in order: together, but those that must see the database as it is by themselves."""
+    def write(self, items: list[Item]) -> list[Committed]:
+        """
+        Commit items in order: together, but those that must see the database as it is by themselves.
+
+        Returns what is to be told and who is to hear what, which is the caller's to do.
+        """
         done: list[Committed] = []
         together: list[Item] = []
         for item in items:
