@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from media.services import frame_fields
 
 # Errors that tell of one file or of a pace; the answer goes on after them.
 PASSING_ERRORS = frozenset({"upload_failed", "file_too_large", "rate_limited"})
+_REASON = re.compile(r"[A-Za-z0-9_.:-]{1,64}")  # what may be a run's code
 
 
 class Ended(Unsupported):
@@ -190,7 +192,7 @@ def error(batch: Batch, slot: Slot, frame: frames.Error) -> None:
         return
     reason = data.get("reason")
     ends.end_turn(
-        batch, slot, turn, "failed", code=reason if isinstance(reason, str) and reason else code,
+        batch, slot, turn, "failed", code=reason if isinstance(reason, str) and _REASON.fullmatch(reason) else code,
         text=data.get("text", ""), error=_envelope(slot, frame, data),
     )  # fmt: skip
 
