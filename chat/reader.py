@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chat import queries
@@ -97,9 +98,16 @@ class Reader:
 
     async def catch_up(self) -> None:
         """Read what was missed and pass it on, then follow again."""
-        found = await queries.pool.read(
+        self.resume(await queries.pool.read(self.missed()))
+
+    def missed(self) -> Callable[[], list[Told]]:
+        """What reads all after this reader's position, in any thread."""
+        return partial(
             _missed, self.user_id, self.cursor, dict(self._runs), dict(self._refs), set(self._streams)
         )
+
+    def resume(self, found: list[Told]) -> None:
+        """Pass on what was read, then what was held, then everything as it comes."""
         for told in found:
             self._pass_on(told)
         self.follow()
