@@ -135,9 +135,7 @@ def test_after_a_catch_up_what_was_held_follows_without_repeats() -> None:
     """What the catch-up has read, and the hub had told meanwhile, is passed on once."""
     reading = following(3)
     reading.tell(message(5), message(6), events(7, 1, 2))
-    for told in (message(4), message(5)):  # what was read
-        reading.reader._pass_on(told)
-    reading.reader.follow()
+    reading.reader.resume([message(4), message(5)])
     assert reading.shown == ["c4", "c5", "c6", "7:1", "7:2"]
     reading.tell(message(7))
     assert reading.shown[-1] == "c7"
@@ -147,8 +145,7 @@ def test_a_catch_up_that_did_not_close_the_hole_is_followed_by_another() -> None
     """Nothing is stepped over."""
     reading = following(3)
     reading.tell(message(6))
-    reading.reader._pass_on(message(4))
-    reading.reader.follow()
+    reading.reader.resume([message(4)])
     assert (reading.shown, reading.behind) == (["c4"], 2)
 
 
@@ -176,9 +173,7 @@ def test_more_than_can_be_held_while_it_is_behind_is_read_again() -> None:
     reading = following(0)
     reading.tell(*(message(cursor) for cursor in range(2, HELD + 10)))
     assert reading.behind == 1
-    for cursor in range(1, 6):
-        reading.reader._pass_on(message(cursor))
-    reading.reader.follow()
+    reading.reader.resume([message(cursor) for cursor in range(1, 6)])
     assert reading.behind == 2
     assert reading.shown == [f"c{cursor}" for cursor in range(1, 6)]
 
@@ -275,9 +270,6 @@ def test_whatever_is_lost_or_doubled_everything_is_passed_on_once_and_in_order(
 
 
 def catch_up(reading: Reading, committed: list[Told]) -> None:
-    """What `Reader.catch_up` does with what it has read."""
+    """As a read of the database gives it: what is after the reader's position."""
     cursor, seen = reading.reader.cursor, reading.reader._runs.get(7, 0)
-    for told in committed:
-        if (told.cursor or 0) > cursor or told.last > seen:
-            reading.reader._pass_on(told)
-    reading.reader.follow()
+    reading.reader.resume([told for told in committed if (told.cursor or 0) > cursor or told.last > seen])
