@@ -7,8 +7,8 @@ from typing import Any
 
 from django.conf import settings
 
-from accounts.auth import agent_names
 from chat import control, frames, joining, queries, runs
+from chat.agents import agent_names
 from chat.batch import Item
 from chat.reader import Reader
 from chat.sockets import PONG, ChatSocket, LookAgain

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from chat import frames, queries, replacing
+from chat import agents, frames, queries, replacing
 from chat.batch import Batch, SessionRow
 from chat.dispatch import hand_out
 from chat.keys import new_key
-from chat.models import AgentSlot, Message, Run, RunStatus
+from chat.models import Message, Run, RunStatus
 from chat.telling import Told
 from chat.turns import Slot, Turn
 from media.models import Media
@@ -35,18 +35,19 @@ class Utterance:
 
 
 def seat_of(batch: Batch, slots: dict[tuple[int, str], Slot], user_id: int, agent: str) -> Slot | None:
-    """The agent's slot, if its socket is here and nobody has taken it over."""
+    """The agent's slot, if its socket is here and nobody has taken it over; the upstream takes no message by itself."""
     slot = slots.get((user_id, agent))
-    if slot is None or slot.peer is None or not batch.seated(slot):
+    if slot is None or slot.peer is None or agents.UPSTREAM in slot.caps or not batch.seated(slot):
         return None
     return slot
 
 
 def is_online(slot: Slot | None, user_id: int, agent: str) -> bool:
-    """Whether the agent is connected, here or elsewhere."""
+    """Whether the agent is connected, here or elsewhere, or the gateway itself asks for it."""
     return (
         slot is not None
-        or AgentSlot.objects.filter(user_id=user_id, name=agent, process__isnull=False).exists()
+        or agents.held_by_agents().filter(user_id=user_id, name=agent).exists()
+        or agents.is_upstream(user_id, agent)
     )
 
 

@@ -55,52 +55,54 @@ class Dispatch(Quiet):
             .order_by("user_message__cursor")[: HAND_OUT_ROWS + 1]
         )
         for run in runs[:HAND_OUT_ROWS]:
-            self._take_up(batch, run)
+            take_up(batch, slot, run)
         more = len(runs) > HAND_OUT_ROWS
         slot.handed = runs[HAND_OUT_ROWS - 1].user_message.cursor if more else last
         return more or batch.cursors(slot.user_id)[0] > last
 
-    def _take_up(self, batch: Batch, run: Run) -> None:
-        slot, question = self.slot, run.user_message
-        assert question is not None and question.cursor is not None
-        handed_before = run.epoch > 0
-        turn = slot.get(run.session_id, run.pk)
-        if turn is None:
-            if run.delivered_at is not None:
-                return  # another process' by now
-            ref = RunRef(
-                run.pk, run.public_id, run.session.public_id, slot.name, slot.username, question.public_id
-            )
-            status = RunStatus.QUEUED if slot.active(run.session_id) else RunStatus.RUNNING
-            turn = Turn(run.pk, ref, run.session_id, run.ordinal, status, slot.generation)
-            turn.take_narrative(queries.events_after(run.pk, 0))
-            slot.add(turn)
-            batch.claim(turn)
-            batch.update_run(
-                run.pk,
-                status=status,
-                owner=rows.unique(batch.process),
-                epoch=slot.generation,
-                delivered_at=rows.moment(batch.now),
-            )
-        turn.heard = slot.generation
-        data = frames.read_data(question.data)
-        if question.replace_from is not None:
-            data["history"] = queries.history_before(run.session_id, run.ordinal)
-        frame = frames.message_frame(
-            message_id=question.public_id,
-            kind=question.type,
-            sender=slot.username,
-            to=slot.name,
-            session=run.session.public_id,
-            reply_to=question.reply_to,
-            ts=question.ts,
-            data=data,
-            replace_from=question.replace_from,
+
+def take_up(batch: Batch, slot: Slot, run: Run) -> None:
+    """Make a run that waits, or is handed out again, a turn of its agent's, and have its message handed over."""
+    question = run.user_message
+    assert question is not None and question.cursor is not None
+    handed_before = run.epoch > 0
+    turn = slot.get(run.session_id, run.pk)
+    if turn is None:
+        if run.delivered_at is not None:
+            return  # another process' by now
+        ref = RunRef(
+            run.pk, run.public_id, run.session.public_id, slot.name, slot.username, question.public_id
         )
-        if handed_before and "sync" in slot.caps:
-            frame["redelivered"] = True
-        hand_out(batch, slot, turn, frame, question.cursor)
+        status = RunStatus.QUEUED if slot.active(run.session_id) else RunStatus.RUNNING
+        turn = Turn(run.pk, ref, run.session_id, run.ordinal, status, slot.generation)
+        turn.take_narrative(queries.events_after(run.pk, 0))
+        slot.add(turn)
+        batch.claim(turn)
+        batch.update_run(
+            run.pk,
+            status=status,
+            owner=rows.unique(batch.process),
+            epoch=slot.generation,
+            delivered_at=rows.moment(batch.now),
+        )
+    turn.heard = slot.generation
+    data = frames.read_data(question.data)
+    if question.replace_from is not None:
+        data["history"] = queries.history_before(run.session_id, run.ordinal)
+    frame = frames.message_frame(
+        message_id=question.public_id,
+        kind=question.type,
+        sender=slot.username,
+        to=slot.name,
+        session=run.session.public_id,
+        reply_to=question.reply_to,
+        ts=question.ts,
+        data=data,
+        replace_from=question.replace_from,
+    )
+    if handed_before and "sync" in slot.caps:
+        frame["redelivered"] = True
+    hand_out(batch, slot, turn, frame, question.cursor)
 
 
 def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor: int) -> None:

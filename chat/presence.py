@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.utils import timezone
 
-from accounts.auth import find_agent_names
-from chat import ends, frames, rows
+from chat import agents, ends, frames, rows
 from chat.answers import wait_for_more
 from chat.batch import Batch
 from chat.keys import new_key
@@ -66,7 +65,7 @@ class Connect(Quiet):
         )
         if row is None:
             row = AgentSlot(id=new_key(), user_id=slot.user_id, name=slot.name)
-        recent = self._takeovers(row, batch.ts)
+        recent = self.admit(row, batch)
         row.generation += 1
         row.process = batch.process
         row.caps = ",".join(sorted(self.caps))
@@ -91,7 +90,7 @@ class Connect(Quiet):
             if turn.answered and turn.stream is None and not self.caps & {"events", "control"}:
                 wait_for_more(batch, slot, turn)
         batch.later(settings.HERMES_STREAM_GRACE_SECONDS, EndStale(slot, row.generation - 1))
-        tell_presence(batch, slot, online=True)
+        self.announce(batch)
         generation, peer = row.generation, self.peer
 
         def seat() -> None:
@@ -113,9 +112,18 @@ class Connect(Quiet):
         ]
         return Seat(row.generation, last, streams)
 
-    def _takeovers(self, row: AgentSlot, now: float) -> list[float]:
-        """The latest takeovers, this one included where it is one."""
-        window = settings.HERMES_TAKEOVER_SECONDS
+    def announce(self, batch: Batch) -> None:
+        """Tell Apps that the agent is there."""
+        tell_presence(batch, self.slot, online=True)
+
+    def admit(self, row: AgentSlot, batch: Batch) -> list[float]:
+        """
+        The times of the latest takeovers, this one included where it is one.
+
+        Raises:
+            RateLimited: If there were too many.
+        """
+        now, window = batch.ts, settings.HERMES_TAKEOVER_SECONDS
         recent = [moment for moment in json.loads(row.takeovers) if moment > now - window]
         if len(recent) >= settings.HERMES_TAKEOVER_LIMIT:
             wait = window - (now - recent[-1])
@@ -170,7 +178,11 @@ class Disconnect(Quiet):
         ).update(process=None, gone_at=batch.now)
         if gone:
             batch.later(settings.HERMES_STREAM_GRACE_SECONDS, EndStale(slot, self.generation))
-            tell_presence(batch, slot, online=False)
+            self.announce(batch)
+
+    def announce(self, batch: Batch) -> None:
+        """Tell Apps that the agent has gone."""
+        tell_presence(batch, self.slot, online=False)
 
 
 class EndStale(Quiet):
@@ -234,14 +246,13 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
 
 
 def online_agents(user_id: int) -> dict[str, bool]:
-    """The names of a user's agents and whether each is connected."""
-    default, names = find_agent_names(user_id)
-    alive = set(
-        AgentSlot.objects.filter(
-            user_id=user_id, process__in=Process.objects.filter(lease__gt=timezone.now()).values("uuid")
-        ).values_list("name", flat=True)
-    )
-    return {name: name in alive for name in (names or (default,))}
+    """The names of a user's agents and whether each is connected; the upstream always is."""
+    default, names = agents.find_names(user_id)
+    living = Process.objects.filter(lease__gt=timezone.now()).values("uuid")
+    held = agents.held_by_agents().filter(user_id=user_id, process__in=living)
+    online = set(held.values_list("name", flat=True))
+    online.update(name for name in names if agents.is_upstream(user_id, name))
+    return {name: name in online for name in (names or (default,))}
 
 
 def tell_presence(batch: Batch, slot: Slot, *, online: bool) -> None:

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 
+from chat import agents, frames
 from chat import events as run_events
-from chat import frames
 from chat.events import Event
 from chat.models import LIVE, AgentSlot, JournalRow, Message, Run, UserLog
 from chat.telling import RunRef, Told
@@ -226,7 +226,9 @@ def stream_so_far(run_key: int, up_to: int) -> tuple[dict[str, Any], str] | None
 
 
 def agent_caps(user_id: int, agent: str) -> frozenset[str]:
-    """What an agent granted when it connected last."""
+    """What an agent granted when it connected last, or what the upstream grants."""
+    if agents.is_upstream(user_id, agent):
+        return agents.UPSTREAM_CAPS
     caps = AgentSlot.objects.filter(user_id=user_id, name=agent).values_list("caps", flat=True).first()
     return frozenset(cap for cap in (caps or "").split(",") if cap)
 
@@ -276,3 +278,34 @@ def journal_range(run_key: int) -> tuple[int, int]:
     rows = JournalRow.objects.filter(run_id=run_key)
     first = rows.order_by("first_seq").values_list("first_seq", flat=True).first()
     return (first or 0, last_seq(run_key))
+
+
+def rest_of_run(run_key: int, after: int) -> tuple[list[Event], bool]:
+    """The events of a run with number > `after`; and whether the run has ended, so that no more will come."""
+    events = events_after(run_key, after)
+    return events, not events and not Run.objects.filter(pk=run_key, status__in=LIVE).exists()
+
+
+def rest_of_session(
+    session_key: int, floor: int | None, seen: dict[int, int], first: int | None
+) -> tuple[int, list[tuple[RunRef, list[Event]]]]:
+    """
+    What a reader of a session lacks: the events after those `seen`, of those runs and of all past a `floor`.
+
+    Without a floor it begins: with the run `first` and all after it, or else with the live ones.
+    Returns the new floor: the highest ordinal.
+    """
+    runs = Run.objects.filter(session_id=session_key, replaced_by=None)
+    newest = runs.order_by("-ordinal").values_list("ordinal", flat=True).first() or 0
+    if floor is not None:
+        wanted = runs.filter(Q(ordinal__gt=floor) | Q(pk__in=seen))
+    elif first is not None:
+        wanted = runs.filter(ordinal__gte=runs.filter(pk=first).values("ordinal")[:1])
+    else:
+        wanted = runs.filter(status__in=LIVE)
+    found = []
+    for run in wanted.select_related("session", "user_message", "user").order_by("ordinal"):
+        events = events_after(run.pk, seen.get(run.pk, 0))
+        if events:
+            found.append((run_ref(run, run.session.public_id, run.user.username), events))
+    return max(newest, floor or 0), found

@@ -6,6 +6,7 @@ operators, and a test holds the two together.
 """
 
 import os
+import re
 import secrets
 from datetime import timedelta
 from pathlib import Path
@@ -297,6 +298,28 @@ HERMES_AGENT_BYTES_PER_MINUTE = count("HERMES_AGENT_BYTES_PER_MINUTE", 256 * MIB
 HERMES_NEW_SESSIONS_PER_MINUTE = count("HERMES_NEW_SESSIONS_PER_MINUTE", 60)  # of one user
 HERMES_RATE_LIMIT = switch("HERMES_RATE_LIMIT", True)  # 0 switches all rate limits off (load tests)
 HERMES_READY_SECONDS = seconds("HERMES_READY_SECONDS", 2)  # for database and layer to answer /readyz
+
+# --- Upstream: a Hermes API server that the gateway itself asks -----------------------------------------------------
+HERMES_UPSTREAM_URL = text("HERMES_UPSTREAM_URL").rstrip("/")  # its address; "" means there is none
+HERMES_UPSTREAM_KEY = text("HERMES_UPSTREAM_KEY")  # its API_SERVER_KEY
+HERMES_UPSTREAM_AGENT = text("HERMES_UPSTREAM_AGENT") or "hermes"  # the agent name it answers under
+HERMES_UPSTREAM_TURNS = count("HERMES_UPSTREAM_TURNS", 4)  # running at once, of all users and processes; the rest waits
+HERMES_UPSTREAM_TURN_SECONDS = seconds("HERMES_UPSTREAM_TURN_SECONDS", 1800)  # longest turn, then it is stopped, failed
+HERMES_UPSTREAM_WAIT_SECONDS = seconds("HERMES_UPSTREAM_WAIT_SECONDS", 10)  # for one that is away, then the turn fails
+HERMES_UPSTREAM_IDLE_SECONDS = seconds("HERMES_UPSTREAM_IDLE_SECONDS", 60)  # without a turn, then a user's place is let go
+HERMES_UPSTREAM_HISTORY_MESSAGES = count("HERMES_UPSTREAM_HISTORY_MESSAGES", 200)  # sent along with a question
+HERMES_UPSTREAM_HISTORY_BYTES = count("HERMES_UPSTREAM_HISTORY_BYTES", MIB)  # the same in bytes
+HERMES_UPSTREAM_IMAGE_BYTES = count("HERMES_UPSTREAM_IMAGE_BYTES", 5 * MIB)  # of all pictures of a question; Hermes takes 10 MB
+if HERMES_UPSTREAM_URL:
+    upstream = urlsplit(HERMES_UPSTREAM_URL)
+    if upstream.scheme not in ("http", "https") or not upstream.hostname or upstream.username or upstream.query:
+        raise ImproperlyConfigured("HERMES_UPSTREAM_URL is not an http or https address without user and query")
+    if not (HERMES_UPSTREAM_KEY.isascii() and HERMES_UPSTREAM_KEY.isprintable() and HERMES_UPSTREAM_KEY):
+        raise ImproperlyConfigured("HERMES_UPSTREAM_URL needs a HERMES_UPSTREAM_KEY of printable ASCII")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,31}", HERMES_UPSTREAM_AGENT):
+        raise ImproperlyConfigured("HERMES_UPSTREAM_AGENT is no agent name")
+    if not HERMES_UPSTREAM_TURNS:
+        raise ImproperlyConfigured("HERMES_UPSTREAM_TURNS must be above zero")
 
 # --- Server (`manage.py serve`) ------------------------------------------------------------------------------------
 HERMES_UNREAD_FRAMES = count("HERMES_UNREAD_FRAMES", 256)  # of one socket, before its peer is not read any more
