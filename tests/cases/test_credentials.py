@@ -18,7 +18,7 @@ from tests.rig.gateway import STEADY, Gateway
 from tests.rig.pool import Pool
 from tests.rig.sockets import address, new_id, open_socket, refusal
 from tests.rig.staff import PASSWORD
-from tests.rig.timing import SCALE, TIMEOUT
+from tests.rig.timing import SCALE, TIMEOUT, eventually
 
 LATE_SECONDS = 3 * SCALE
 
@@ -28,6 +28,12 @@ def minted(token: str, *, key: str = SECRET_KEY, algorithm: str = "HS256", **cla
     payload = jwt.decode(token, options={"verify_signature": False})
     payload = {name: value for name, value in (payload | claims).items() if value is not ...}
     return jwt.encode(payload, key, algorithm=algorithm)
+
+
+async def is_stored(gateway: Gateway, person: Person, session: str, message_id: str) -> bool:
+    """Whether a message, or a stream with its end, is committed: a `pong` tells only that it was read."""
+    rows = gateway.clerk.messages(person, session)
+    return any(row["id"] == message_id and row["cursor"] is not None for row in rows)
 
 
 async def test_c12_an_expired_token_ends_an_idle_socket(gateway: Gateway, alice: Person) -> None:
@@ -44,6 +50,9 @@ async def test_c12_an_expired_token_ends_an_idle_socket(gateway: Gateway, alice:
         assert int(expires) - 1 <= time.time() <= expires + LATE_SECONDS
         start = await agent.stream(["after ", "expiry"], session)
         await agent.alive()
+        await eventually(
+            lambda: is_stored(gateway, alice, session, start["id"]), what="the stream is stored whole"
+        )
         with pytest.raises(Exception, match=r"4401|closed|no close frame"):
             await app.say("too late", session)
         assert app.seen == [before]

@@ -242,4 +242,6 @@ async def until_error(app: Any, reply_to: str) -> list[dict[str, Any]]:
         await app.alive()
         return [frame for frame in app.seen if frame["type"] == "error" and frame["reply_to"] == reply_to]
 
-    return await eventually(told, 2 * TIMEOUT, "an error about the message")
+    errors = await eventually(told, 2 * TIMEOUT, "an error about the message")
+    await app.alive()  # it may have come just behind the last pong: take it off the line
+    return errors
