@@ -50,7 +50,6 @@ class AgentConsumer(ChatSocket):
             raise
         self.generation = self.seat.generation
         journal.keep(slot)  # again: an old grace time may have let it go meanwhile
-        self.gateway.hub.join(self)
         if self.gateway.hub.beyond is not None:
             self.gateway.hub.beyond.say(
                 {"kind": "seated", "user": who.user_id, "agent": name, "generation": self.generation}
@@ -63,6 +62,8 @@ class AgentConsumer(ChatSocket):
 
     async def opened(self) -> None:
         """Greet, then hand out what waits."""
+        self.gateway.hub.join(self)
+        await self.gateway.hub.joined(self.user_id)
         if self.caps:
             data = {
                 "user": self.principal.username,

@@ -149,7 +149,9 @@ class AppConsumer(ChatSocket):
             data=frame.data or {},
         )
         self.good()
-        self.gateway.hub.publish([Told(self.principal.user_id, notice=notice, side="app")])
+        told = Told(self.principal.user_id, notice=notice, side="app")
+        self.gateway.hub.tell([told])
+        self.gateway.say({"kind": "notice", "told": told.pack()})
 
     def _agent(self, frame: frames.Envelope) -> str:
         name = self.default_agent if frame.to == "hermes" else frame.to

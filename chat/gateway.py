@@ -12,11 +12,12 @@ from chat.control import TakeCommands
 from chat.hub import Hub
 from chat.journal import Journal
 from chat.limits import Buckets
+from chat.telling import Told
 from hermes_site.errors import CloseCode
 
 if TYPE_CHECKING:
     from chat.sockets import ChatSocket
-    from chat.sse import RunStream
+    from chat.sse import EventStream
 
 
 class Gateway:
@@ -29,7 +30,7 @@ class Gateway:
         self.journal.has_apps = self.hub.has_apps
         self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
-        self.streams: set[RunStream] = set()  # open event streams over HTTP
+        self.streams: set[EventStream] = set()  # open event streams over HTTP
         self.stopping: set[asyncio.Future[Any]] = set()  # stops asked for by viewers that left
         self.app_frames = Buckets(settings.HERMES_APP_FRAMES_PER_SECOND, settings.HERMES_APP_FRAMES_BURST)
         self.agent_frames = Buckets(
@@ -54,6 +55,8 @@ class Gateway:
             slot = self.journal.slots.get((word["user"], word["agent"]))
             if slot is not None and slot.generation < word["generation"] and slot.peer is not None:
                 slot.peer.close(CloseCode.REPLACED)
+        elif word["kind"] == "notice":
+            self.hub.tell([Told.unpack(word["told"])])
         elif word["kind"] == "command" and word["owner"] == self.process.hex:
             self.journal.put(TakeCommands(self.journal.slots))
 
@@ -67,7 +70,7 @@ class Gateway:
         for socket in list(self.sockets):
             socket.close(CloseCode.INTERNAL)
 
-    def peers(self) -> list[ChatSocket | RunStream]:
+    def peers(self) -> list[ChatSocket | EventStream]:
         """Everybody who is connected: sockets and event streams."""
         return [*self.sockets, *self.streams]
 
