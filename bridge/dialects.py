@@ -36,7 +36,7 @@ class Hermes019:
 
     def headers(self, order: Order) -> dict[str, str]:
         """Further headers of that request."""
-        return {}
+        return {"X-Hermes-Session-Key": order.memory} if order.memory is not None else {}
 
 
 class Hermes022(Hermes019):
@@ -56,7 +56,8 @@ class Hermes022(Hermes019):
 
     def headers(self, order: Order) -> dict[str, str]:
         """The key of the intention: printable ASCII and short, whatever the message's id is made of."""
-        return {"Idempotency-Key": sha256(f"{order.session_id} {order.key}".encode()).hexdigest()}
+        key = sha256(f"{order.session_id} {order.key}".encode()).hexdigest()
+        return super().headers(order) | {"Idempotency-Key": key}
 
 
 def dialect_of(capabilities: dict[str, Any]) -> Hermes019:

@@ -14,7 +14,7 @@ class Order:
     `history` is the conversation before it as `{"role", "content"}` rows, oldest first; `rewritten`
     says that the agent's own record of the session is another one. `key` names the intention: the
     same key is the same turn. `media` is the media object of a frame and `kind` its type, when there
-    is one; `images` are addresses of pictures.
+    is one; `images` are addresses of pictures. `memory` keeps what the agent remembers for long apart.
     """
 
     key: str
@@ -26,6 +26,7 @@ class Order:
     images: tuple[str, ...] = ()
     kind: str = "text"
     media: dict[str, Any] | None = None
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
