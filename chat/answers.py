@@ -76,7 +76,7 @@ def pieces(batch: Batch, slot: Slot, session_id: str, text: str) -> None:
         return
     stream.size += len(text) if text.isascii() else len(text.encode())
     if stream.size > settings.HERMES_STREAM_BYTES:
-        slot.dropping[session_id] = False
+        batch.drop_frames(slot, session_id)
         batch.later(0, TooLong(slot, turn))
         return
     _add_text(batch, slot, turn, text, stream.public_id, whole=False)

@@ -92,6 +92,7 @@ class Batch:
         self.pushes: list[tuple[Slot, str]] = []
         self.timers: list[tuple[float, Item]] = []
         self.calls: list[Callable[[], None]] = []
+        self.undoings: list[Callable[[], object]] = []
         self.words: list[dict[str, Any]] = []  # to all processes, after the commit
         self.slots_of_user: dict[int, list[Slot]] = {}
         self.has_apps: Callable[[int], bool] = lambda user_id: False
@@ -257,6 +258,7 @@ class Batch:
         for slot in self.slots_of_user.get(user_id, ()):
             if slot.handed == log[0] - 1 and slot.name != undelivered_for:
                 slot.handed = log[0]
+                self.slots.add(slot)  # which looks anew, should the commit fail
         return log[0]
 
     def move_app_cursor(self, user_id: int, cursor: int) -> None:
@@ -355,6 +357,10 @@ class Batch:
         """Change columns of a run, by column name, in the database's own values."""
         self._staged.run_updates[key].update(values)
 
+    def as_owner(self, turn: Turn) -> None:
+        """This batch writes to what belongs to a run, and must own it, although it does not write to its row."""
+        self._staged.written.add(turn.key)
+
     def claim(self, turn: Turn) -> None:
         """This batch has the run's row locked, so it may write to it although nobody or another owns it."""
         self._staged.unowned.add(turn.key)
@@ -393,6 +399,20 @@ class Batch:
     def call(self, function: Callable[[], None]) -> None:
         """Have a function called in the event loop after the commit."""
         self.calls.append(function)
+
+    def otherwise(self, function: Callable[[], object]) -> None:
+        """Have a function put right what is no row, in the writer's thread, should the commit fail."""
+        self.undoings.append(function)
+
+    def drop_frames(self, slot: Slot, session: str) -> None:
+        """What an agent still says of the open stream of a session is nobody's, up to its end; it is told once."""
+        slot.dropping[session] = False
+        self.otherwise(lambda: slot.dropping.pop(session, None))
+
+    def drop_answers(self, slot: Slot, message_id: str) -> None:
+        """What an agent still answers to a message is nobody's; it is told once."""
+        slot.stopped[message_id] = False
+        self.otherwise(lambda: slot.stopped.pop(message_id, None))
 
     # Writing
 

@@ -286,7 +286,7 @@ def stop_here(batch: Batch, slot: Slot, turn: Turn) -> str:
     frame = _to_agent(batch, slot, turn, "stop")
     if turn.status == RunStatus.QUEUED and not turn.begun:
         if turn.ref.reply_to is not None:
-            slot.stopped[turn.ref.reply_to] = False
+            batch.drop_answers(slot, turn.ref.reply_to)
         ends.end_turn(batch, slot, turn, "cancelled")
         batch.push(slot, frames.encode(frame))
         return "cancelled"
@@ -309,9 +309,9 @@ def steer_here(batch: Batch, slot: Slot, turn: Turn, text: str) -> None:
 def end_unconfirmed(batch: Batch, slot: Slot, turn: Turn) -> None:
     """End a stopped turn whose agent cannot say that it has stopped."""
     if turn.stream is not None:
-        slot.dropping[turn.ref.session] = False
+        batch.drop_frames(slot, turn.ref.session)
     elif turn.ref.reply_to is not None:
-        slot.stopped[turn.ref.reply_to] = False
+        batch.drop_answers(slot, turn.ref.reply_to)
     ends.end_turn(
         batch, slot, turn, "interrupted", code="stop_unconfirmed", text="stopped; the agent did not confirm it",
         interrupted=True,

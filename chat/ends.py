@@ -29,6 +29,7 @@ def end_stream(
     if stream.interrupted:
         body["interrupted"] = True
     cursor = batch.next_cursor(slot.user_id, from_agent=True)
+    batch.as_owner(turn)
     batch.update_message(stream.key, cursor=cursor, data=body)
     turn.stream = None
     turn.answered = True

@@ -284,8 +284,10 @@ class Journal:
                 self.lost = True
                 error = Unavailable("this process has to begin anew")
                 break
-            except (NotOurs, IntegrityError):
-                continue  # somebody else was first: what was cached is forgotten, so it sees the truth now
+            except NotOurs:
+                error = Outdated()  # taken over: what was cached is forgotten, so it sees the truth now
+            except IntegrityError:
+                error = Internal("somebody else was first")  # the same; and it reads again what is taken
             except Exception as problem:
                 if not isinstance(problem, OperationalError | InterfaceError):
                     logger.exception("an item failed")
@@ -322,6 +324,8 @@ class Journal:
             if isinstance(error, OperationalError | InterfaceError) and self._was_committed(number):
                 self._commits = number
                 return Committed(batch, outcomes)
+            for undo in reversed(batch.undoings):
+                undo()
             raise
         self._commits = number
         return Committed(batch, outcomes)

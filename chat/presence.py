@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -72,6 +73,7 @@ class Connect(Quiet):
         row.connected_at, row.gone_at = batch.now, None
         row.takeovers = json.dumps(recent)
         row.save()
+        batch.otherwise(partial(slot.restore, slot.seat()))
         slot.key, slot.generation, slot.caps = row.pk, row.generation, self.caps
         slot.dropping, slot.stopped = {}, {}
         last, _ = batch.cursors(slot.user_id)
@@ -232,7 +234,7 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
         return
     reply_to = turn.ref.reply_to
     if turn.stream is not None:
-        slot.dropping[turn.ref.session] = False
+        batch.drop_frames(slot, turn.ref.session)
         reply_to = turn.stream.reply_to or reply_to
     text = "the agent went away before it had finished; what it had said is kept"
     if turn.stream is None:

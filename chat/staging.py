@@ -55,6 +55,7 @@ class Staging:
         self.message_updates: dict[int, dict[str, Any]] = defaultdict(dict)
         self.run_updates: dict[int, dict[str, Any]] = defaultdict(dict)
         self.journal: dict[int, list[Event]] = defaultdict(list)
+        self.written: set[int] = set()  # further runs that this batch may write to only as their owner
         self.unowned: set[int] = set()  # runs whose rows this batch has locked although they are not its own
         self.grants: set[tuple[int, str]] = set()
         self.asked: list[tuple[Any, ...]] = []
@@ -108,7 +109,8 @@ class Staging:
         )
 
     def _check_ownership(self, process: uuid.UUID) -> None:
-        written = sorted((self.journal.keys() | self.run_updates.keys()) - self.runs.keys() - self.unowned)
+        touched = self.journal.keys() | self.run_updates.keys() | self.written
+        written = sorted(touched - self.runs.keys() - self.unowned)
         for start in range(0, len(written), rows.ROWS_A_STATEMENT):
             some = written[start : start + rows.ROWS_A_STATEMENT]
             sql = (

@@ -123,6 +123,14 @@ class Slot:
         if self.peer is not None:
             self.peer.wake()
 
+    def seat(self) -> tuple[Any, ...]:
+        """What it knows of its connection, for `restore`."""
+        return self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver_to
+
+    def restore(self, seat: tuple[Any, ...]) -> None:
+        """The connection it had is the newest again: the next one could not be seated."""
+        self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver_to = seat
+
     def forget(self) -> None:
         """Drop what was cached, after a commit that failed."""
         self.before.update({turn.key: turn for turn in self.all_turns()})
