@@ -233,13 +233,17 @@ def agent_caps(user_id: int, agent: str) -> frozenset[str]:
     return frozenset(cap for cap in (caps or "").split(",") if cap)
 
 
-def history_before(session_key: int, ordinal: int) -> list[dict[str, Any]]:
-    """A conversation up to a run, as an agent gets it: `{role, content, id}`, oldest first; files by name and id."""
+def history_before(session_key: int, ordinal: int, newest: int | None = None) -> list[dict[str, Any]]:
+    """
+    A conversation up to a run, as an agent gets it: `{role, content, id}`, oldest first; files by name and id.
+
+    `newest`: at most so many messages of it.
+    """
     rows = (
         Message.objects.filter(
             session_id=session_key, run__ordinal__lt=ordinal, replaced_by=None, cursor__isnull=False
         )
-        .order_by("run__ordinal", "cursor")
+        .order_by("-run__ordinal", "-cursor")
         .values_list("side", "public_id", "data")
     )
     return [
@@ -248,7 +252,7 @@ def history_before(session_key: int, ordinal: int) -> list[dict[str, Any]]:
             "content": _as_text(frames.read_data(data)),
             "id": public_id,
         }
-        for side, public_id, data in rows
+        for side, public_id, data in reversed(list(rows[:newest]))
     ]
 
 
@@ -273,6 +277,11 @@ def find_run(user_id: int, name: str) -> Run | None:
     )
 
 
+def run_of_session(session_key: int, name: str) -> Run | None:
+    """A run of a session by its id, replaced or not."""
+    return Run.objects.filter(session_id=session_key, public_id=name).first() if name.isascii() else None
+
+
 def journal_range(run_key: int) -> tuple[int, int]:
     """The first and the last number that a run's journal holds; 0, 0 when it holds nothing."""
     rows = JournalRow.objects.filter(run_id=run_key)
@@ -282,8 +291,11 @@ def journal_range(run_key: int) -> tuple[int, int]:
 
 def rest_of_run(run_key: int, after: int) -> tuple[list[Event], bool]:
     """The events of a run with number > `after`; and whether the run has ended, so that no more will come."""
+    live = Run.objects.filter(
+        pk=run_key, status__in=LIVE
+    ).exists()  # first: what comes after is in the journal
     events = events_after(run_key, after)
-    return events, not events and not Run.objects.filter(pk=run_key, status__in=LIVE).exists()
+    return events, not events and not live
 
 
 def rest_of_session(

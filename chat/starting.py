@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import io
 import json
 import re
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from accounts.auth import Principal
-from chat import beginnings, contents, frames, gateway, history, inputs, queries
+from chat import beginnings, contents, frames, gateway, history, inputs, pictures, queries
 from chat.batch import Batch, SessionRow
 from chat.control import ForRun, Slots
 from chat.models import ACTIVE, ChatSession, IdempotencyKey, Run, RunStatus
 from chat.telling import RunRef
-from hermes_site.errors import Conflict, GatewayError, Gone, InvalidRequest, NotFound, Offline, RateLimited
+from chat.turns import Slot
+from hermes_site.errors import (
+    Conflict,
+    Draining,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Offline,
+    RateLimited,
+)
 from media import services
 from media.models import Media
 
@@ -49,7 +55,8 @@ class Order:
     client_run_id: str | None
     key: str | None
     digest: str
-    pictures: dict[str, Media] = field(default_factory=dict)  # by the URL they came as
+    to_store: dict[str, pictures.Bytes] = field(default_factory=dict)  # pictures that have to be stored yet
+    stored: pictures.Pictures = field(default_factory=dict)
 
 
 @dataclass
@@ -63,7 +70,7 @@ class Started:
 
 async def read_order(principal: Principal, session: str, body: dict[str, Any], key: str | None) -> Order:
     """
-    Read and check a request, up to what needs the writer; pictures in data URLs are stored.
+    Read and check a request, up to what needs the writer.
 
     Raises:
         GatewayError: With the code that says what is wrong.
@@ -76,23 +83,42 @@ async def read_order(principal: Principal, session: str, body: dict[str, Any], k
         raise InvalidRequest(
             "replace_from must name a run", api_code="invalid_replace_from", field="replace_from"
         )
-    said = inputs.read_input(body)
+    said = inputs.read_input(body, settings.HERMES_MAX_FRAME_BYTES - 2 * settings.HERMES_DATA_BYTES)
     if said is None and replace_from is None:
         raise InvalidRequest("there is nothing to say", api_code="missing_message", field="input")
     client_run_id = body.get("run_id")
     if client_run_id is not None and not (
         isinstance(client_run_id, str) and CLIENT_RUN_ID.fullmatch(client_run_id)
     ):
-        raise InvalidRequest("run_id must be 1 to 128 URL-safe characters", field="run_id")
+        raise InvalidRequest(
+            "run_id must be 1 to 128 URL-safe characters", api_code="invalid_run_id", field="run_id"
+        )
     if key is not None and not IDEMPOTENCY_KEY.fullmatch(key):
         raise InvalidRequest(
-            "Idempotency-Key must be 1 to 255 visible ASCII characters", field="Idempotency-Key"
+            "Idempotency-Key must be 1 to 255 visible ASCII characters",
+            api_code="invalid_idempotency_key",
+            field="Idempotency-Key",
         )
-    digest = hashlib.sha256(json.dumps([session, body], sort_keys=True).encode()).hexdigest()
-    order = Order(session, said, inputs.read_instructions(body), replace_from, client_run_id, key, digest)
+    instructions = inputs.read_instructions(body, settings.HERMES_DATA_BYTES)
+    order = Order(session, said, instructions, replace_from, client_run_id, key, digest_of(session, body))
     if said is not None:
-        order.pictures = await queries.pool.read(_pictures, principal, said.images)
+        order.to_store = pictures.read_bytes(said.images)
+        order.stored = await queries.pool.read(pictures.find_own, principal, said.images)
     return order
+
+
+def digest_of(session: str, body: dict[str, Any]) -> str:
+    """
+    What makes two requests the same.
+
+    Raises:
+        InvalidRequest: If the body is nested too deep to be written.
+    """
+    try:
+        text = json.dumps([session, body], sort_keys=True)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deep", api_code="invalid_json") from None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def start(principal: Principal, order: Order) -> Started:
@@ -103,6 +129,17 @@ async def start(principal: Principal, order: Order) -> Started:
         GatewayError: If it cannot be started now; nothing is stored then.
     """
     here = gateway.running()
+    if here.draining:
+        raise Draining("this process is going away; try again", retry_after=1)
+    if settings.HERMES_RATE_LIMIT:
+        wait = here.app_frames.take(principal.user_id, 1, time.monotonic())
+        if wait:
+            raise RateLimited("too many messages", retry_after=wait)
+    if order.to_store:  # stored only when nothing else is in the way
+        known: Started | None = await here.journal.do(Check(principal, here.journal.slots, order))
+        if known is not None:
+            return known
+        order.stored |= await pictures.store(principal, order.to_store)
     started: Started = await here.journal.do(Start(principal, here.journal.slots, order))
     return started
 
@@ -123,15 +160,15 @@ class Start(ForRun):
             if user_id == self.user_id:
                 batch.want_seat(slot)
 
-    def apply(self, batch: Batch) -> Started:
+    def apply(self, batch: Batch) -> Started | None:
         """Check in the order the contract names, then store."""
         order = self.order
         session = batch.session(self.user_id, order.session)
         if session is None or session.deleted:
             raise NotFound("there is no such session", api_code="session_not_found")
-        replaced = self._replaced(session)
         if (known := self._known_key(batch)) is not None:
             return known
+        replaced = self._replaced(session)
         running = Run.objects.filter(session_id=session.key, status__in=ACTIVE).first()
         live = running or (self._waiting(session) if replaced is not None else None)
         if live is not None:
@@ -145,6 +182,12 @@ class Start(ForRun):
         slot = beginnings.seat_of(batch, self.slots, self.user_id, session.agent)
         online = beginnings.is_online(slot, self.user_id, session.agent)
         self._check_agent(session, replaced, online)
+        return self._store(batch, session, replaced, slot, online)
+
+    def _store(
+        self, batch: Batch, session: SessionRow, replaced: Run | None, slot: Slot | None, online: bool
+    ) -> Started | None:
+        order = self.order
         said = self._utterance(batch, session, replaced)
         turn = beginnings.begin(batch, session, said, slot, online=online)
         if order.key is not None:
@@ -155,7 +198,7 @@ class Start(ForRun):
         name = self.order.replace_from
         if name is None:
             return None
-        run = queries.find_run(self.user_id, name)
+        run = queries.find_run(self.user_id, name) if inputs.storable(name) else None
         if run is None or run.session_id != session.key or run.user_message is None:
             raise NotFound("there is no such run in this session", api_code="run_not_found")
         if run.replaced_by_id is not None:
@@ -178,7 +221,7 @@ class Start(ForRun):
                 raise Conflict("this key came with another body", api_code="idempotency_key_conflict")
             run = known.run
             if run.replaced_by_id is not None:
-                raise Gone("this run was replaced", api_code="run_replaced")
+                raise Conflict("this run was replaced", api_code="run_replaced")
             return Started(
                 queries.run_ref(run, run.session.public_id, self.username), run.status, replayed=True
             )
@@ -208,9 +251,9 @@ class Start(ForRun):
             media: list[Media] = []
         else:
             assert order.said is not None
-            media = list(dict.fromkeys(order.pictures.values()))
-            data = _data(order.said, order.pictures, media)
-            kind, content = ("image" if media else "text"), _content(order.said, order.pictures)
+            media = list(dict.fromkeys(order.stored.values()))
+            data = _data(order.said, order.stored, media)
+            kind, content = ("image" if media else "text"), _content(order.said, order.stored)
         data.pop("instructions", None)
         if order.instructions:
             data["instructions"] = order.instructions
@@ -231,79 +274,41 @@ class Start(ForRun):
         )
 
 
+class Check(Start):
+    """The same up to the storing; the result is the run an idempotency key had started before, if any."""
+
+    def _store(
+        self, batch: Batch, session: SessionRow, replaced: Run | None, slot: Slot | None, online: bool
+    ) -> None:
+        """Nothing."""
+
+
 def _session_stands(user_id: int, session: str) -> bool:
     return ChatSession.objects.filter(user_id=user_id, public_id=session, deleted_at=None).exists()
 
 
-def _pictures(principal: Principal, urls: list[str]) -> dict[str, Media]:
-    """
-    The pictures among these URLs that rest, or are now put, with us.
-
-    Raises:
-        NotFound: If one of our own addresses names no file of this user.
-    """
-    found: dict[str, Media] = {}
-    for url in urls:
-        if inputs.is_data_image(url):
-            found[url] = _store(principal, url)
-        elif (media_id := _own_media(url)) is not None:
-            media = Media.objects.filter(owner_id=principal.user_id, public_id=media_id).first()
-            if media is None:
-                raise NotFound("there is no such file", api_code="not_found", field="input")
-            found[url] = media
-    return found
-
-
-def _store(principal: Principal, url: str) -> Media:
-    head, _, encoded = url.partition(",")
-    try:
-        if not head.lower().endswith(";base64"):
-            raise ValueError(head)
-        raw = base64.b64decode(encoded, validate=True)
-    except (ValueError, binascii.Error):
-        raise InvalidRequest(
-            "a data URL must be base64", api_code="invalid_image_url", field="input"
-        ) from None
-    kind = head[len("data:") :].split(";")[0].partition("/")[2].lower()
-    name = f"image.{kind}" if kind.isalnum() else "image"
-    media, _ = services.store(io.BytesIO(raw), name=name, owner_id=principal.user_id)
-    if media.kind != "image":
-        raise InvalidRequest(
-            "a data URL must hold an image", api_code="unsupported_content_type", field="input"
-        )
-    return media
-
-
-def _own_media(url: str) -> str | None:
-    """The id of the file that one of our own addresses names."""
-    base = settings.HERMES_PUBLIC_URL
-    path = url[len(base) :] if base and url.startswith(base + "/") else url
-    if not path.startswith("/media/"):
-        return None
-    return urlsplit(path).path.removeprefix("/media/")
-
-
-def _data(said: inputs.Input, pictures: dict[str, Media], media: list[Media]) -> dict[str, Any]:
+def _data(said: inputs.Input, found: pictures.Pictures, media: list[Media]) -> dict[str, Any]:
     """`data` of the message: text, stored files, and the URLs that were passed on as they are."""
     data: dict[str, Any] = {"text": said.text}
     if media:
         data["media"] = services.frame_fields(media[0])
         if len(media) > 1:
             data["media_list"] = [services.frame_fields(one) for one in media]
-    others = [url for url in said.images if url not in pictures]
+    others = [url for url in said.images if url not in found]
     if others:
         data["images"] = others
     return data
 
 
-def _content(said: inputs.Input, pictures: dict[str, Media]) -> str | list[dict[str, Any]]:
+def _content(said: inputs.Input, found: pictures.Pictures) -> str | list[dict[str, Any]]:
     """The content as it was sent, but with the address of a picture in place of its bytes."""
     if isinstance(said.content, str):
         return said.content
-    parts: list[dict[str, Any]] = []
-    if said.text:
-        parts.append({"type": "text", "text": said.text})
-    for url in said.images:
-        shown = contents.media_url(pictures[url]) if url in pictures else url
-        parts.append({"type": "image_url", "image_url": {"url": shown}})
-    return parts
+    return [_shown(part, found) for part in said.content]
+
+
+def _shown(part: dict[str, Any], found: pictures.Pictures) -> dict[str, Any]:
+    media = found.get(part["image_url"]["url"]) if part["type"] == "image_url" else None
+    if media is None:
+        return part
+    return {**part, "image_url": {**part["image_url"], "url": contents.media_url(media)}}

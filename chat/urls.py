@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from chat.api import history, runs, sessions
+from chat.api import history, runs, sessions, subscription
 from chat.api.frames import FramesView
 from chat.api.me import MeView
 
@@ -13,10 +13,11 @@ urlpatterns = [
     path("api/me", MeView.as_view(), name="me"),
     path(f"{HERMES}/api/sessions", sessions.collection, name="sessions"),
     path(f"{HERMES}/api/sessions/<str:session>", sessions.member, name="session"),
-    path(f"{HERMES}/api/sessions/<str:session>/messages", history.messages, name="history"),
-    path(f"{HERMES}/api/sessions/<str:session>/chat/stream", runs.start, name="run"),
-    path(f"{HERMES}/v1/runs/<str:run>", runs.status, name="run-status"),
-    path(f"{HERMES}/v1/runs/<str:run>/events", runs.events, name="run-events"),
-    path(f"{HERMES}/v1/runs/<str:run>/stop", runs.stop, name="run-stop"),
-    path(f"{HERMES}/v1/runs/<str:run>/steer", runs.steer, name="run-steer"),
+    path(f"{HERMES}/api/sessions/<str:session>/messages", history.address, name="history"),
+    path(f"{HERMES}/api/sessions/<str:session>/chat/stream", runs.beginning, name="run"),
+    path(f"{HERMES}/api/sessions/<str:session>/events", subscription.address, name="session-events"),
+    path(f"{HERMES}/v1/runs/<str:run>", runs.address, name="run-status"),
+    path(f"{HERMES}/v1/runs/<str:run>/events", runs.following, name="run-events"),
+    path(f"{HERMES}/v1/runs/<str:run>/stop", runs.stopping, name="run-stop"),
+    path(f"{HERMES}/v1/runs/<str:run>/steer", runs.steering, name="run-steer"),
 ]

@@ -138,6 +138,11 @@ class MethodNotAllowed(GatewayError):
     status = 405
     type = "invalid_request_error"
 
+    def __init__(self, text: str = "", *, allowed: str = "") -> None:
+        """`allowed`: the methods it takes, for the header `Allow`."""
+        super().__init__(text)
+        self.allowed = allowed
+
 
 class Conflict(GatewayError):
     """What is asked for does not fit the present state."""

@@ -62,6 +62,8 @@ def error_headers(error: errors.GatewayError) -> dict[str, str]:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, errors.MethodNotAllowed) and error.allowed:
+        headers["Allow"] = error.allowed
     return headers
 
 

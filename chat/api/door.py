@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from accounts import scopes
@@ -18,38 +18,37 @@ from chat import frames
 from hermes_site.errors import InvalidRequest, MethodNotAllowed, NotFound, Unsupported
 
 View = Callable[..., Awaitable[HttpResponseBase]]
+Door = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 
-def door(*methods: str) -> Callable[[View], Callable[..., Awaitable[HttpResponseBase]]]:
+def door(view: View) -> View:
     """
     A view for callers with the scope `chat`; it gets the request, the principal and the ids of the path.
 
-    CSRF: a cookie is judged by `principal_of`, by origin.
+    A cookie is judged by `principal_of`, by origin.
     """
 
-    def decorate(view: View) -> Callable[..., Awaitable[HttpResponseBase]]:
-        @wraps(view)
-        async def checked(request: HttpRequest, **ids: str) -> HttpResponseBase:
-            if request.method not in methods:
-                raise MethodNotAllowed("this address does not take that method")
-            principal = await principal_of(request)
-            require(principal, scopes.CHAT)
-            return await view(request, principal, **ids)
+    @wraps(view)
+    async def checked(request: HttpRequest, **ids: str) -> HttpResponseBase:
+        principal = await principal_of(request)
+        require(principal, scopes.CHAT)
+        return await view(request, principal, **ids)
 
-        return csrf_exempt(checked)
-
-    return decorate
+    return checked
 
 
-def by_method(
-    **views: Callable[..., Awaitable[HttpResponseBase]],
-) -> Callable[..., Awaitable[HttpResponseBase]]:
-    """One address, a view for each method."""
+def by_method(**views: View) -> Door:
+    """One address, a view for each method; HEAD is answered as GET, OPTIONS by what there is."""
+    if "GET" in views:
+        views["HEAD"] = views["GET"]
+    allowed = ", ".join([*views, "OPTIONS"])
 
     async def chosen(request: HttpRequest, **ids: str) -> HttpResponseBase:
+        if request.method == "OPTIONS":
+            return HttpResponse(status=204, headers={"Allow": allowed})
         view = views.get(str(request.method))
         if view is None:
-            raise MethodNotAllowed("this address does not take that method")
+            raise MethodNotAllowed("this address does not take that method", allowed=allowed)
         return await view(request, **ids)
 
     return csrf_exempt(chosen)
@@ -80,12 +79,12 @@ async def body_of(request: HttpRequest) -> dict[str, Any]:
         InvalidRequest: `invalid_json`.
     """
     raw = request.body
-    if raw and request.content_type != "application/json":
+    if request.content_type != "application/json" and (raw or request.content_type):
         raise Unsupported("the body must be application/json")
     if not raw.strip():
         return {}
     try:
-        value = json.loads(raw, parse_constant=_no_constant)
+        value = json.loads(raw.decode(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not JSON", api_code="invalid_json") from None
     if not isinstance(value, dict):

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from accounts.auth import Principal
 from chat import history, queries
-from chat.api.door import door, path_id
+from chat.api.door import by_method, door, path_id
 from chat.models import ChatSession
 from hermes_site.errors import InvalidRequest, NotFound
 
@@ -16,7 +16,7 @@ MOST = 500
 ORDERS = ("latest", "oldest")
 
 
-@door("GET")
+@door
 async def messages(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
     """One page of rows, oldest first, with their runs."""
     limit, offset, order = pagination(request)
@@ -31,17 +31,17 @@ def pagination(request: HttpRequest) -> tuple[int, int, str]:
     Raises:
         InvalidRequest: `invalid_pagination`.
     """
-    limit = number(request, "limit", MOST, least=1)
+    limit = number(request, "limit", MOST, least=1, most=MOST)
     offset = number(request, "offset", 0, least=0)
     order = request.GET.get("order", "latest")
     if order not in ORDERS:
         raise InvalidRequest("order is latest or oldest", api_code="invalid_pagination", field="order")
-    return min(limit, MOST), offset, order
+    return limit, offset, order
 
 
-def number(request: HttpRequest, name: str, default: int, *, least: int) -> int:
+def number(request: HttpRequest, name: str, default: int, *, least: int, most: int = 10**9) -> int:
     """
-    A number of the query.
+    A number of the query, from `least` to `most`.
 
     Raises:
         InvalidRequest: `invalid_pagination`.
@@ -49,8 +49,10 @@ def number(request: HttpRequest, name: str, default: int, *, least: int) -> int:
     text = request.GET.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least):
-        raise InvalidRequest(f"{name} must be a number", api_code="invalid_pagination", field=name)
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most):
+        raise InvalidRequest(
+            f"{name} must be a number from {least} to {most}", api_code="invalid_pagination", field=name
+        )
     return int(text)
 
 
@@ -77,3 +79,6 @@ def _page(user_id: int, name: str, limit: int, offset: int, order: str) -> dict[
         "runs": page.runs,
         "pagination": {"limit": limit, "offset": offset, "order": order, "returned": len(page.rows)},
     }
+
+
+address = by_method(GET=messages)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-from urllib.parse import quote
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from accounts.auth import Principal
 from chat import control, gateway, history, queries, starting
-from chat.api.door import body_of, door, path_id
-from chat.models import LIVE, Run
+from chat.api import cursors, streams
+from chat.api.door import body_of, by_method, door, path_id
+from chat.inputs import check_text
+from chat.models import LIVE, Run, RunStatus
 from chat.sse import RunStream
 from chat.telling import RunRef
-from hermes_site.errors import Gone, InvalidRequest, NotFound, RateLimited
-
-DIGITS = 18
+from hermes_site.errors import Gone, InvalidRequest, NotFound
 
 
-@door("POST")
+@door
 async def start(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
     """POST /api/sessions/{id}/chat/stream: say something and follow the run it starts."""
     order = await starting.read_order(
@@ -30,59 +28,75 @@ async def start(request: HttpRequest, principal: Principal, session: str) -> Htt
         await body_of(request),
         request.headers.get("Idempotency-Key"),
     )
+    streams.check_room(principal)
     started = await starting.start(principal, order)
-    headers = {"Idempotency-Replayed": "true"} if started.replayed else {}
-    if "application/json" in request.headers.get("Accept", ""):
+    headers = streams.run_headers(started.ref)
+    if started.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    accept = request.headers.get("Accept", "")
+    if "application/json" in accept and "text/event-stream" not in accept:
         answer = {"run_id": started.ref.public_id, "status": started.status}
         return JsonResponse(answer, status=202, headers=headers)
+    if started.replayed:
+        found = await find_run(principal, started.ref.public_id)
+        await cursors.check_run(found, 0)
+    here = gateway.running()
     stop = request.GET.get("on_disconnect", settings.HERMES_ON_DISCONNECT) == "stop"
-    return stream(principal, started.ref, 0, headers=headers, stop_on_disconnect=stop)
+    leaving = (lambda: stop_later(here, principal, started.ref)) if stop else None
+    reader = RunStream(here, principal, started.ref, 0)
+    return streams.answer(reader, headers, leaving=leaving)
 
 
-@door("GET")
+@door
 async def events(request: HttpRequest, principal: Principal, run: str) -> HttpResponseBase:
     """GET /v1/runs/{run}/events?after=: the events after a number, then live, until `done`."""
-    after = read_cursor(request)
     found = await find_run(principal, run)
-    if found.replaced_by_id is not None:
-        raise Gone("this run was replaced", api_code="run_replaced")
+    after = cursors.of_run(request, found)
+    await cursors.check_run(found, after)
     ref = queries.run_ref(found, found.session.public_id, principal.username)
-    first, last = await queries.pool.read(queries.journal_range, found.pk)
-    last = max(last, found.last_seq)
-    purged = last > 0 and (first == 0 or after < first - 1) and after < last
-    if after > last or purged:
-        raise Gone("this cursor is not in the journal; read the history", api_code="cursor_expired")
-    return stream(principal, ref, after, ended=found.status not in LIVE and after == last)
+    headers = streams.run_headers(ref)
+    if request.method == "HEAD" or (found.status not in LIVE and after == found.last_seq):
+        return streams.empty(headers)
+    streams.check_room(principal, found.pk)
+    queued = found.status == RunStatus.QUEUED and found.delivered_at is None
+    return streams.answer(RunStream(gateway.running(), principal, ref, after, queued=queued), headers)
 
 
-@door("POST")
+@door
 async def stop(request: HttpRequest, principal: Principal, run: str) -> HttpResponseBase:
     """POST /v1/runs/{run}/stop: ask for its end."""
     found = await find_run(principal, run)
+    await body_of(request)
     here = gateway.running()
     status = await here.journal.do(control.StopRun(principal.user_id, here.journal.slots, found.pk))
     return JsonResponse({"run_id": found.public_id, "status": status})
 
 
-@door("POST")
+@door
 async def steer(request: HttpRequest, principal: Principal, run: str) -> HttpResponseBase:
     """POST /v1/runs/{run}/steer: add a remark to a run that is streaming."""
     found = await find_run(principal, run)
     body = await body_of(request)
     text = body.get("input", body.get("text"))
-    if not isinstance(text, str) or not text.strip() or "\x00" in text:
+    most = settings.HERMES_DATA_BYTES
+    if not isinstance(text, str) or not text.strip() or len(text) > most:
         raise InvalidRequest(
-            "input must be a text that is not empty", api_code="invalid_steer_input", field="input"
+            f"input must be a text that is not empty, of at most {most} characters",
+            api_code="invalid_steer_input",
+            field="input",
         )
+    check_text(text, "invalid_steer_input", "input")
     here = gateway.running()
     await here.journal.do(control.SteerRun(principal.user_id, here.journal.slots, found.pk, text))
     return JsonResponse({"object": "hermes.run.steer", "run_id": found.public_id, "accepted": True})
 
 
-@door("GET")
+@door
 async def status(request: HttpRequest, principal: Principal, run: str) -> HttpResponseBase:
     """GET /v1/runs/{run}: how it stands."""
     found = await find_run(principal, run)
+    if found.replaced_by_id is not None:
+        raise Gone("this run was replaced", api_code="run_replaced")
     return JsonResponse(await queries.pool.read(history.status_of, found))
 
 
@@ -99,73 +113,7 @@ async def find_run(principal: Principal, name: str) -> Run:
     return found
 
 
-def read_cursor(request: HttpRequest) -> int:
-    """
-    The number after which events are wanted; 0 without one.
-
-    Raises:
-        InvalidRequest: `invalid_cursor`.
-    """
-    text = request.GET.get("after")
-    if text is None:
-        text = request.headers.get("Last-Event-ID", request.GET.get("last_seq"))
-    if text is None or text == "":
-        return 0 if text is None else _bad_cursor()
-    number = text.rpartition(":")[2]
-    if not (number.isascii() and number.isdigit() and len(number) <= DIGITS):
-        return _bad_cursor()
-    return int(number)
-
-
-def _bad_cursor() -> int:
-    raise InvalidRequest("this is no cursor", api_code="invalid_cursor", field="after")
-
-
-def stream(
-    principal: Principal,
-    ref: RunRef,
-    after: int,
-    *,
-    ended: bool = False,
-    headers: dict[str, str] | None = None,
-    stop_on_disconnect: bool = False,
-) -> StreamingHttpResponse:
-    """The answer that follows a run; `ended`: nothing is left of it."""
-    here = gateway.running()
-    mine = [one for one in here.streams if one.user_id == principal.user_id]
-    of_run = [one for one in mine if one.ref.key == ref.key]
-    if len(mine) >= settings.HERMES_READERS_PER_USER or len(of_run) >= settings.HERMES_READERS_PER_RUN:
-        raise RateLimited("too many streams are open", retry_after=5)
-    reader = RunStream(here, principal, ref, after)
-
-    async def content() -> AsyncIterator[bytes]:
-        if ended:
-            return
-        finished = False
-        with reader:
-            try:
-                async for frame in reader.frames():
-                    yield frame
-                finished = True
-            finally:
-                alone = not any(one is not reader and one.ref.key == ref.key for one in here.streams)
-                if stop_on_disconnect and not finished and alone:
-                    _stop_later(here, principal, ref)
-
-    return StreamingHttpResponse(
-        content(),
-        content_type="text/event-stream; charset=utf-8",
-        headers={
-            "Cache-Control": "no-cache, no-transform",
-            "X-Accel-Buffering": "no",
-            "X-Hermes-Session-Id": quote(ref.session, safe=""),
-            "X-Hermes-Run-Id": ref.public_id,
-            **(headers or {}),
-        },
-    )
-
-
-def _stop_later(here: gateway.Gateway, principal: Principal, ref: RunRef) -> None:
+def stop_later(here: gateway.Gateway, principal: Principal, ref: RunRef) -> None:
     """The viewer has left, and asked that its run goes with it."""
 
     def heard(stopping: asyncio.Future[Any]) -> None:
@@ -178,3 +126,10 @@ def _stop_later(here: gateway.Gateway, principal: Principal, ref: RunRef) -> Non
     )
     here.stopping.add(stopping)
     stopping.add_done_callback(heard)
+
+
+beginning = by_method(POST=start)
+address = by_method(GET=status)
+following = by_method(GET=events)
+stopping = by_method(POST=stop)
+steering = by_method(POST=steer)

@@ -17,20 +17,22 @@ PAGE = 50
 MOST = 200
 
 
-@door("GET")
+@door
 async def index(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """GET /api/sessions: the latest activity first."""
-    limit = min(number(request, "limit", PAGE, least=1), MOST)
+    limit = number(request, "limit", PAGE, least=1, most=MOST)
     offset = number(request, "offset", 0, least=0)
     rows, more = await queries.pool.read(directory.page, principal.user_id, limit, offset)
     return JsonResponse({"object": "list", "data": rows, "limit": limit, "offset": offset, "has_more": more})
 
 
-@door("POST")
+@door
 async def create(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """POST /api/sessions {id?, title?, agent?}: 201 after the commit."""
     body = await body_of(request)
-    name = body.get("id", str(uuid.uuid4()))
+    name = body.get("id")
+    if name is None:
+        name = str(uuid.uuid4())
     if not isinstance(name, str) or not frames.valid_session(name):
         raise InvalidRequest(
             "an id has 1 to 128 characters, none of them a control character",
@@ -43,13 +45,13 @@ async def create(request: HttpRequest, principal: Principal) -> HttpResponseBase
     return await _shown(principal, name, status=201)
 
 
-@door("GET")
+@door
 async def show(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
     """GET /api/sessions/{id}."""
     return await _shown(principal, path_id(session, "session_not_found"))
 
 
-@door("PATCH")
+@door
 async def change(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
     """PATCH /api/sessions/{id} {title?, pinned?, archived?}."""
     name = path_id(session, "session_not_found")
@@ -60,7 +62,7 @@ async def change(request: HttpRequest, principal: Principal, session: str) -> Ht
     return await _shown(principal, name)
 
 
-@door("DELETE")
+@door
 async def delete(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
     """DELETE /api/sessions/{id}."""
     name = path_id(session, "session_not_found")

@@ -1,0 +1,1 @@
+"""The second door: what front ends get over HTTP and SSE."""
