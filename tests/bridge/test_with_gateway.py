@@ -78,7 +78,8 @@ async def test_a_gateway_that_is_stopped_and_comes_back(
     with demo(gateway.agent_server.port, person, tmp_path, caps) as bridge:
         await printed(bridge, "connected;")
         (server,) = gateway.servers
-        server.terminate()
+        server.begin_to_stop()
+        server.wait_stopped()
         await printed(bridge, "cannot reach the gateway")
         server.start()
         await printed(bridge, "connected;", times=2)
