@@ -17,6 +17,8 @@ from chat.telling import SYNC, Told
 from chat.turns import Slot
 from hermes_site.errors import CloseCode, GatewayError
 
+UNWRITTEN_SECONDS = 0.005  # between looks whether the writer has caught up with a fast agent
+
 
 class AgentConsumer(ChatSocket):
     """An agent: usually the bridge in front of a Hermes Agent."""
@@ -39,7 +41,8 @@ class AgentConsumer(ChatSocket):
         self._joining: dict[str, Pieces] = {}
         self._dispatching = False
         self._again = False
-        self.unwritten = 0
+        self.unwritten = 0  # characters of pieces that are not committed yet
+        self.most_unwritten = settings.HERMES_OUTBOX_BYTES
         self.generation: int = 0
         connect = presence.Connect(slot, self, self.caps, self.since)
         connecting = asyncio.ensure_future(journal.do(connect))
@@ -93,7 +96,7 @@ class AgentConsumer(ChatSocket):
 
     def take(self, text: str) -> None:
         """One frame of the agent."""
-        frame = frames.decode(text, "agent", data_bytes=settings.HERMES_DATA_BYTES)
+        frame = frames.decode(text, "agent", data_bytes=self.data_bytes)
         if isinstance(frame, frames.Ping):
             self.good()
             self.push(PONG)
@@ -128,8 +131,10 @@ class AgentConsumer(ChatSocket):
         self.gateway.journal.put(AgentFrame(self, frame))
 
     def pause(self, text: str | None) -> float:
-        """An agent that sends more than its bytes a minute is read slower."""
-        if not settings.HERMES_RATE_LIMIT:
+        """An agent is read no faster than it is written, and no more than its bytes a minute."""
+        if self.unwritten > self.most_unwritten:
+            return UNWRITTEN_SECONDS
+        if not self.paced:
             return 0.0
         key, size = (self.user_id, self.slot.name), len(text or "")
         return self.gateway.agent_bytes.take(key, size, self.last_frame)

@@ -69,7 +69,7 @@ class AppConsumer(ChatSocket):
 
     def take(self, text: str) -> None:
         """One frame of the person."""
-        frame = frames.decode(text, "app", data_bytes=settings.HERMES_DATA_BYTES)
+        frame = frames.decode(text, "app", data_bytes=self.data_bytes)
         if isinstance(frame, frames.Ping):
             self.good()
             self.push(PONG)

@@ -92,6 +92,7 @@ class Journal:
         self.lost = False  # others hold this process for dead: it writes no more
         self._tell = tell
         self._waiting: list[Item] = []
+        self._most_waiting = settings.HERMES_WRITER_ITEMS
         self._busy = False
         self._work: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -127,7 +128,7 @@ class Journal:
             self._idle.clear()
             assert self._loop is not None
             self._loop.call_soon(self._hand_over)
-        elif len(self._waiting) >= settings.HERMES_WRITER_ITEMS:
+        elif len(self._waiting) >= self._most_waiting:
             self._room.clear()
 
     async def do(self, item: Item) -> Any:

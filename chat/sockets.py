@@ -59,6 +59,8 @@ class ChatSocket(AsyncConsumer):
         self.since: int | None = None
         self.last_frame = 0.0
         self.closing: int | None = None
+        self.data_bytes = settings.HERMES_DATA_BYTES  # read once: settings are slow to ask
+        self.paced = settings.HERMES_RATE_LIMIT
         self._open = False  # whether frames may go out
         self._bad = 0
         self._transport: Any = None
@@ -133,7 +135,7 @@ class ChatSocket(AsyncConsumer):
         """Read anew what a frame was judged by."""
 
     def pause(self, text: str | None) -> float:
-        """Seconds to wait before the next frame is read: how a writer that is too fast is slowed."""
+        """Seconds to wait, and ask again, before the next frame is read: how a fast writer is slowed."""
         return 0.0
 
     def ended(self) -> None:
@@ -212,7 +214,7 @@ class ChatSocket(AsyncConsumer):
         Raises:
             RateLimited: If there were too many.
         """
-        if not settings.HERMES_RATE_LIMIT:
+        if not self.paced:
             return
         wait = buckets.take(key, 1, self.last_frame)
         if wait > 0:
@@ -252,7 +254,7 @@ class ChatSocket(AsyncConsumer):
             except LookAgain:
                 await self.look_again()
                 self._take(text)
-            if (wait := self.pause(text)) > 0:
+            while (wait := self.pause(text)) > 0:
                 await asyncio.sleep(wait)
             if journal.full:
                 await journal.room()
