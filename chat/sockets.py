@@ -254,7 +254,7 @@ class ChatSocket(AsyncConsumer):
             except LookAgain:
                 await self.look_again()
                 self._take(text)
-            while (wait := self.pause(text)) > 0:
+            while (wait := self.pause(text)) > 0:  # noqa: ASYNC110  # what is waited for is time, or the writer
                 await asyncio.sleep(wait)
             if journal.full:
                 await journal.room()
