@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from chat import agents, frames, queries, replacing
 from chat.batch import Batch, SessionRow
 from chat.dispatch import hand_out
@@ -12,6 +14,7 @@ from chat.keys import new_key
 from chat.models import Message, Run, RunStatus
 from chat.telling import Told
 from chat.turns import Slot, Turn
+from hermes_site.errors import Offline, RateLimited
 from media.models import Media
 
 
@@ -56,6 +59,23 @@ def waiting_for(user_id: int, agent: str) -> int:
     return Run.objects.filter(
         user_id=user_id, agent=agent, status=RunStatus.QUEUED, delivered_at__isnull=True
     ).count()
+
+
+def check_queue(user_id: int, agent: str, *, online: bool, retry_after: int | None = None) -> None:
+    """
+    Whether one more message may wait for an agent; one that is connected takes it at once, the upstream does not.
+
+    Raises:
+        Offline: If too many wait for an agent that is away.
+        RateLimited: If too many wait for the upstream.
+    """
+    if online and agent != agents.upstream_name():
+        return
+    if waiting_for(user_id, agent) >= settings.HERMES_QUEUE_LIMIT:
+        if online:
+            raise RateLimited("too many messages wait for the agent already", retry_after=retry_after or 30)
+        text = "the agent is away and too many messages wait for it already"
+        raise Offline(text, retry_after=retry_after)
 
 
 def begin(batch: Batch, session: SessionRow, said: Utterance, slot: Slot | None, *, online: bool) -> Turn:

@@ -18,6 +18,7 @@ from hermes_site.errors import CloseCode
 if TYPE_CHECKING:
     from chat.sockets import ChatSocket
     from chat.sse import EventStream
+    from chat.upstream import Upstream
 
 
 class Gateway:
@@ -26,7 +27,8 @@ class Gateway:
     def __init__(self) -> None:
         self.process = uuid.uuid4()
         self.hub = Hub()
-        self.journal = Journal(self.process, self.hub.publish)
+        self.upstream: Upstream | None = None  # this process' share of answering for itself
+        self.journal = Journal(self.process, self.publish)
         self.journal.has_apps = self.hub.has_apps
         self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
@@ -43,6 +45,12 @@ class Gateway:
             None  # since when, by the monotonic clock, its lease is renewed unbroken
         )
 
+    def publish(self, told: list[Told]) -> None:
+        """Tell what this process has committed."""
+        self.hub.publish(told)
+        if self.upstream is not None:
+            self.upstream.told(told)
+
     def wake_agents(self, user_id: int) -> None:
         """Something may wait for the agents of a user that are connected here."""
         for slot in self.journal.slots_of_user.get(user_id, ()):
@@ -57,6 +65,8 @@ class Gateway:
                 slot.peer.close(CloseCode.REPLACED)
         elif word["kind"] == "notice":
             self.hub.tell([Told.unpack(word["told"])])
+        elif word["kind"] == "asked" and self.upstream is not None:
+            self.upstream.wake()
         elif word["kind"] == "command" and word["owner"] == self.process.hex:
             self.journal.put(TakeCommands(self.journal.slots))
 

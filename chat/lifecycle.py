@@ -13,11 +13,12 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.conf import settings
 
 from accounts.auth import invalid_now
-from chat import gateway, processes, queries
+from chat import agents, gateway, processes, queries
 from chat.beyond import Beyond
 from chat.control import TakeCommands
 from chat.gateway import Gateway
 from chat.runs import Expire
+from chat.upstream import Upstream
 from hermes_site.errors import CloseCode
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ async def startup() -> None:
         here.hub.beyond = beyond
         _keep(_every(settings.HERMES_POSITION_SECONDS, lambda: _poll(here)))
         _keep(_every(COMMANDS_SECONDS, lambda: _take_commands(here)))
+    if agents.upstream_name() is not None:
+        here.upstream = Upstream(here)
+        here.upstream.start()
     _keep(_every(settings.HERMES_PROCESS_BEAT_SECONDS, lambda: _beat(here)))
     _keep(_every(min(1.0, settings.HERMES_HEARTBEAT_SECONDS / TICKS_A_HEARTBEAT), lambda: _look(here)))
     _keep(_every(settings.HERMES_CREDENTIAL_CHECK_SECONDS, lambda: _check_credentials(here)))
@@ -69,6 +73,8 @@ async def shutdown() -> None:
         clock.cancel()
     await asyncio.gather(*_clocks, return_exceptions=True)
     await here.close_all(CloseCode.GOING_AWAY, timeout_seconds=1)
+    if here.upstream is not None:
+        await here.upstream.stop()
     await here.journal.stop()
     if here.hub.beyond is not None:
         await here.hub.beyond.stop()
@@ -104,6 +110,8 @@ async def _begin_anew(here: Gateway) -> None:
     """This process was held for dead, after a stall: its peers come again, to what is true now."""
     logger.error("this process was held for dead by others: it begins anew")
     await here.close_all(CloseCode.INTERNAL, timeout_seconds=1)
+    if here.upstream is not None:
+        await here.upstream.abandon()
     old, here.process = here.process, uuid.uuid4()
     await asyncio.to_thread(processes.register, here.process)
     await asyncio.to_thread(processes.sign_off, old)

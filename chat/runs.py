@@ -13,7 +13,7 @@ from chat.models import ChatSession, Message, Run, RunStatus
 from chat.presence import Quiet
 from chat.telling import Told
 from chat.turns import Slot
-from hermes_site.errors import Offline, RateLimited, Unsupported
+from hermes_site.errors import RateLimited, Unsupported
 
 
 class Submitted:
@@ -80,8 +80,7 @@ class Submit(Quiet):
             target = replacing.find_target(self.user_id, session, frame.replace_from, self.agent)
         slot = beginnings.seat_of(batch, self.slots, self.user_id, self.agent)
         online = beginnings.is_online(slot, self.user_id, self.agent)
-        if not online and beginnings.waiting_for(self.user_id, self.agent) >= settings.HERMES_QUEUE_LIMIT:
-            raise Offline("the agent is away and too many messages wait for it already")
+        beginnings.check_queue(self.user_id, self.agent, online=online)
         said = beginnings.Utterance(
             self.user_id,
             self.username,

@@ -235,9 +235,7 @@ class Start(ForRun):
                 raise Offline("the agent is away, and nothing can be replaced without it", retry_after=5)
             if "control" not in queries.agent_caps(self.user_id, session.agent):
                 raise ReplaceUnsupported("this agent cannot replace what was said")
-        full = beginnings.waiting_for(self.user_id, session.agent) >= settings.HERMES_QUEUE_LIMIT
-        if not online and full:
-            raise Offline("the agent is away and too many messages wait for it already", retry_after=30)
+        beginnings.check_queue(self.user_id, session.agent, online=online, retry_after=30)
 
     def _utterance(self, batch: Batch, session: SessionRow, replaced: Run | None) -> beginnings.Utterance:
         order = self.order

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
-from accounts.auth import Principal, agent_names
+from accounts.auth import Principal
 from chat import directory, frames, gateway, queries
+from chat.agents import agent_names
 from chat.api.door import body_of, by_method, door, path_id
 from chat.api.history import number
 from hermes_site.errors import InvalidRequest
