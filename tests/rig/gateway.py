@@ -40,6 +40,7 @@ COMMANDS = {
         *("--loop", "uvloop", "--ws", "websockets-sansio", "hermes_site.asgi:application"),
     ],
     "runserver": ["{python}", "manage.py", "runserver", "--noreload", "127.0.0.1:{port}"],
+    "mortal": ["{python}", "-m", "tests.chaos.mortal", "serve", "--host", "127.0.0.1", "--port", "{port}"],
 }
 
 
