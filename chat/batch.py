@@ -86,6 +86,7 @@ class Batch:
     def __init__(self, process: uuid.UUID, loader: Callable[[Slot, uuid.UUID], None]) -> None:
         self.process = process
         self.now = timezone.now()
+        self.stamp = rows.moment(self.now)  # the same, as the database wants it
         self.ts = time.time()
         self.monotonic = time.monotonic()
         self.told: list[Told] = []
@@ -312,8 +313,8 @@ class Batch:
         self._staged.runs[key] = (
             key, ref.public_id, session.user_id, session.key, session.agent, session.runs,
             question[0] if question else None, client_run_id, status, "",
-            rows.unique(self.process) if slot else None, generation, rows.moment(self.now),
-            rows.moment(self.now) if slot else None, "",
+            rows.unique(self.process) if slot else None, generation, self.stamp,
+            self.stamp if slot else None, "",
         )  # fmt: skip
         return Turn(key, ref, session.key, session.runs, status, generation)
 
@@ -339,7 +340,7 @@ class Batch:
         )
         self._staged.messages[key] = [
             key, session.user_id, side, public_id, session.key, run, cursor, kind, session.agent, reply_to,
-            replace_from, ts, rows_json(data), digest, rows.moment(self.now),
+            replace_from, ts, rows_json(data), digest, self.stamp,
         ]  # fmt: skip
 
     def update_message(self, key: int, **values: Any) -> None:
@@ -378,11 +379,11 @@ class Batch:
 
     def ask(self, run: int, kind: str, payload: dict[str, Any]) -> None:
         """Keep something that is asked in a run until it is answered."""
-        self._staged.asked.append((new_key(), run, kind, rows_json(payload), rows.moment(self.now)))
+        self._staged.asked.append((new_key(), run, kind, rows_json(payload), self.stamp))
 
     def remember_key(self, user_id: int, key: str, digest: str, run: int) -> None:
         """Have an idempotency key stand for a run."""
-        self._staged.idempotency.append((new_key(), user_id, key, digest, run, rows.moment(self.now)))
+        self._staged.idempotency.append((new_key(), user_id, key, digest, run, self.stamp))
 
     def tell(self, told: Told) -> None:
         """Have readers told after the commit."""
@@ -423,8 +424,8 @@ class Batch:
         Raises:
             NotOurs: If a run written to is no longer this process'.
         """
-        self._staged.write(self.process, self.now)
-        now = rows.moment(self.now)
+        self._staged.write(self.process, self.stamp)
+        now = self.stamp
         touched = [session for session in self._sessions.values() if session is not None and session.dirty]
         rows.update(
             ChatSession,

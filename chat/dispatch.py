@@ -83,7 +83,7 @@ def take_up(batch: Batch, slot: Slot, run: Run) -> None:
             status=status,
             owner=rows.unique(batch.process),
             epoch=slot.generation,
-            delivered_at=rows.moment(batch.now),
+            delivered_at=batch.stamp,
         )
     turn.heard = slot.generation
     data = frames.read_data(question.data)

@@ -24,7 +24,12 @@ def cursor() -> CursorWrapper:
 
 def is_postgresql() -> bool:
     """Whether the database locks rows; SQLite locks itself as a whole when a transaction begins."""
-    return connection.vendor == "postgresql"
+    return _vendor() == "postgresql"
+
+
+@cache
+def _vendor() -> str:
+    return connection.vendor
 
 
 def lock() -> str:

@@ -6,7 +6,6 @@ The order matters: runs end before their successors begin, for a session has one
 
 from __future__ import annotations
 
-import datetime
 import uuid
 from collections import defaultdict
 from typing import Any
@@ -61,14 +60,13 @@ class Staging:
         self.asked: list[tuple[Any, ...]] = []
         self.idempotency: list[tuple[Any, ...]] = []
 
-    def write(self, process: uuid.UUID, moment: datetime.datetime) -> None:
+    def write(self, process: uuid.UUID, now: Any) -> None:
         """
-        Write it all.
+        Write it all; `now` as the database wants it.
 
         Raises:
             NotOurs: If a run written to is not the process' own.
         """
-        now = rows.moment(moment)
         rows.insert(
             ChatSession,
             _SESSION_COLUMNS,
