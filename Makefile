@@ -3,18 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUN_STAMP := $(VENV)/.installed-to-run
 
 .PHONY: setup run fmt lint test bench clean
 
 setup: $(STAMP)
 
-$(STAMP): requirements.txt requirements-dev.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed')"
-	$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
-	touch $(STAMP)
+$(STAMP): $(RUN_STAMP) requirements-dev.txt
+	@echo "Installing what the tests need"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
+	@touch $(STAMP)
 
-run: setup
+$(RUN_STAMP): requirements.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed')"
+	@echo "Installing what the gateway needs; the first time takes a minute"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.txt
+	@touch $(RUN_STAMP)
+
+run: $(RUN_STAMP)
 	@exec env DEBUG=$${DEBUG:-1} $(BIN)/python manage.py run_local
 
 fmt: setup

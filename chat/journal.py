@@ -92,7 +92,7 @@ class Journal:
         self.lost = False  # others hold this process for dead: it writes no more
         self._tell = tell
         self._waiting: list[Item] = []
-        self._most_waiting = settings.HERMES_WRITER_ITEMS
+        self._most_waiting = 0  # read at each hand-over
         self._busy = False
         self._work: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -193,6 +193,7 @@ class Journal:
         for item in items:
             if isinstance(item, Joinable):
                 item.taken = True
+        self._most_waiting = settings.HERMES_WRITER_ITEMS
         self._room.set()
         self._work.put(items)
 
