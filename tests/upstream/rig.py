@@ -10,6 +10,7 @@ import httpx
 from tests.hermes.launcher import HermesServer
 from tests.rig.clerk import Person
 from tests.rig.gateway import STEADY, Gateway
+from tests.rig.sockets import App
 from tests.rig.timing import SCALE
 
 Event = dict[str, Any]
@@ -52,6 +53,22 @@ async def ask(http: httpx.AsyncClient, session: str, text: str | None, **body: A
     async with request as answer:
         assert answer.status_code == 200, await answer.aread()
         return [event async for event in events_of(answer)]
+
+
+async def following(http: httpx.AsyncClient, run: str, after: int) -> AsyncIterator[Event]:
+    """The events of a run after a number."""
+    request = http.stream("GET", f"{RUNS}/{run}/events", params={"after": after}, timeout=TURN_SECONDS)
+    async with request as answer:
+        assert answer.status_code == 200, await answer.aread()
+        async for event in events_of(answer):
+            yield event
+
+
+async def answer_of(app: App) -> tuple[str, str]:
+    """The next streamed answer that an App sees: what it replies to, and its text."""
+    frames = await app.until(TURN_SECONDS, type="stream_end")
+    start = next(frame for frame in frames if frame["type"] == "stream_start")
+    return start["reply_to"], "".join(frame["data"]["text"] for frame in frames if frame["type"] == "stream")
 
 
 async def events_of(answer: httpx.Response) -> AsyncIterator[Event]:
