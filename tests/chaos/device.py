@@ -64,6 +64,7 @@ class Device:
     open: dict[tuple[str, str], Bubble] = field(default_factory=dict)
     status: dict[str, dict[str, Any]] = field(default_factory=dict)
     closes: list[int] = field(default_factory=list)
+    settled: set[str] = field(default_factory=set)  # questions that were answered, or whose failure was told
 
     def __post_init__(self) -> None:
         self._socket: ClientConnection | None = None
@@ -210,6 +211,8 @@ class Device:
         if bubble is not None and bubble.id == frame["id"]:
             del self.open[place]
         side = "app" if own else "agent"
+        if not own and reply_to is not None:
+            self.settled.add(reply_to)
         self.shown.append(Shown(cursor, frame["id"], side, frame["session"], reply_to, text, data))
 
     def _error(self, frame: Frame) -> None:
@@ -221,6 +224,8 @@ class Device:
                 self._spawn(self._again(id, data.get("retry_after", self._tries[id] * 0.5)))
         elif id in self.outbox and data["code"] == "unsupported":
             self._complain("a message was refused", frame)
+        elif id not in self.outbox and not data.get("queued"):
+            self.settled.add(id)
 
     async def _again(self, id: str, seconds: float) -> None:
         await asyncio.sleep(seconds)

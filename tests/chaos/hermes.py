@@ -150,7 +150,8 @@ class ScriptedHermes:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
         while True:
             async with turn.moved:
-                await turn.moved.wait_for(lambda: number < len(turn.said) or turn.end is not None)
+                while number >= len(turn.said) and turn.end is None:
+                    await turn.moved.wait()
             for word in turn.said[number:]:
                 writer.write(_event(number, {"event": "message.delta", "delta": word}))
                 number += 1

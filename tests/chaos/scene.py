@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,10 @@ from tests.rig.timing import SCALE, eventually
 
 CAPS = "sync,events,control"
 REST_SECONDS = 90.0 * SCALE
+LAST_CURSOR = """
+SELECT COALESCE(MAX(last_cursor), 0) FROM chat_userlog l JOIN accounts_user u ON l.user_id = u.id
+WHERE u.username = '{user}'
+"""
 
 
 @dataclass
@@ -29,7 +32,6 @@ class Scene:
     person: Person
     devices: list[Device]
     agents: dict[str, tuple[ScriptedHermes, Bridge]]
-    chance: random.Random
     asked: list[Order] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -51,11 +53,9 @@ class Scene:
         await self.devices[device].say(order.mark, order.question(), session, to)
         return order
 
-    def unanswered(self) -> list[Order]:
-        """Questions whose turns have not ended, as the first device knows."""
-        answered = {one.reply_to for one in self.devices[0].shown if one.side == "agent"}
-        told = {error.get("reply_to") for error in self.devices[0].errors if not error["data"].get("queued")}
-        return [order for order in self.asked if order.mark not in answered | told]
+    def is_settled(self, mark: str) -> bool:
+        """Whether a device knows that a question was answered, or will not be."""
+        return any(mark in device.settled for device in self.devices)
 
     async def rest(self) -> None:
         """Wait until every turn has ended and every device has everything."""
@@ -82,11 +82,7 @@ class Scene:
         return Verdict().judge(self.asked, self.devices, stored, agents, runs)
 
     async def _last_cursor(self) -> int:
-        statement = (
-            "SELECT COALESCE(MAX(last_cursor), 0) FROM chat_userlog l JOIN accounts_user u ON l.user_id = u.id"
-            f" WHERE u.username = '{self.person.name}'"
-        )
-        return int(self.gateway.clerk.ask("sql", statement=statement)[0][0])
+        return int(self.gateway.clerk.ask("sql", statement=LAST_CURSOR.format(user=self.person.name))[0][0])
 
 
 @contextlib.asynccontextmanager
@@ -94,35 +90,38 @@ async def scene(
     gateway: Gateway,
     folder: Path,
     *,
-    seed: int = 0,
-    app_ports: Callable[[], list[int]] | None = None,
-    agent_port: Callable[[], int] | None = None,
+    dialects: dict[str, str] | None = None,
+    app_port: Callable[[int], int] | None = None,
+    agent_port: Callable[[str], int] | None = None,
 ) -> AsyncIterator[Scene]:
-    """Two devices and one agent on a gateway; the ports are asked for at each connection of a device."""
+    """Two devices, and an agent of each of these names in front of a Hermes of that dialect; ports by who connects."""
     person = gateway.person()
+    keys = {"hermes": person.key}
+    ports = [gateway.app_server.port, gateway.agent_server.port]
 
     def url(number: int) -> Callable[[int], str]:
         def with_since(since: int) -> str:
-            ports = app_ports() if app_ports else [gateway.app_server.port, gateway.agent_server.port]
-            return gateway.app_url(person, port=ports[number % len(ports)], caps=CAPS, since=str(since))
+            port = app_port(number) if app_port else ports[number]
+            return gateway.app_url(person, port=port, caps=CAPS, since=str(since))
 
         return with_since
 
-    async with ScriptedHermes() as hermes, contextlib.AsyncExitStack() as stack:
-        port = agent_port() if agent_port else gateway.agent_server.port
-        bridge = Bridge(
-            address(port, "/ws/agent"),
-            person.key,
-            folder / "bridge",
-            HERMES_API_URL=hermes.url,
-            HERMES_API_KEY="key-of-hermes",
-        )
-        stack.callback(bridge.kill)
-        bridge.start()
-        await asyncio.to_thread(bridge.wait_for_log, "connected;")
+    async with contextlib.AsyncExitStack() as stack:
+        agents: dict[str, tuple[ScriptedHermes, Bridge]] = {}
+        for name, dialect in (dialects or {"hermes": "0.22"}).items():
+            hermes = await stack.enter_async_context(ScriptedHermes(dialect))
+            key = keys.get(name) or gateway.clerk.key(person.name, agent=name)
+            environment = {"HERMES_API_URL": hermes.url, "HERMES_API_KEY": "key-of-hermes"}
+            port = agent_port(name) if agent_port else gateway.agent_server.port
+            bridge = Bridge(address(port, "/ws/agent"), key, folder / f"bridge-{name}", **environment)
+            stack.callback(bridge.kill)
+            bridge.start()
+            await asyncio.to_thread(bridge.wait_for_log, "connected;")
+            agents[name] = hermes, bridge
         devices = [
             await stack.enter_async_context(Device(f"device {number}", person.name, url(number)))
             for number in range(2)
         ]
-        yield Scene(gateway, person, devices, {"hermes": (hermes, bridge)}, random.Random(seed))
-        assert "Traceback" not in bridge.log(), bridge.log()[-4000:]
+        yield Scene(gateway, person, devices, agents)
+        for _, bridge in agents.values():
+            assert "Traceback" not in bridge.log(), bridge.log()[-4000:]

@@ -144,7 +144,8 @@ class Verdict:
         if called_complete:
             self.counts["complete"] += 1
             whole = bool(turns) and turns[0].end == "completed" and text == made
-            self._claim(whole, f"{mark} is called complete: {text[-80:]!r} of {made[-80:]!r}")
+            ends = [turn.end for turn in turns]
+            self._claim(whole, f"{mark} is called complete: {text!r}, made was {made!r}, which {ends}")
             self._claim(run.errors == [], f"{mark} is complete and has errors: {run.errors}")
             return
         self.counts[f"{run.status}: {run.errors[0]['data']['code'] if run.errors else 'no error'}"] += 1

@@ -63,8 +63,8 @@ async def test_a_process_that_dies_at_any_point_loses_and_doubles_nothing(
     """Two turns of one session, one behind the other, and one of another session; the point is met among them."""
     gateway, chosen = mortals(backend)
     async with scene(gateway, tmp_path) as set:
-        await set.ask("S0", 3, 0.01)
-        await set.devices[0].until(lambda: not set.unanswered(), 20 * SCALE, "the first answer")
+        first = await set.ask("S0", 3, 0.01)
+        await set.devices[0].until(lambda: set.is_settled(first.mark), 20 * SCALE, "the first answer")
         chosen.write_text(point)
         await set.ask("S1", 30, 0.02)
         await set.ask("S1", 5, 0.02)

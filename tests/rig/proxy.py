@@ -21,6 +21,7 @@ class Proxy:
         self.port = 0
         self.delay_seconds = 0.0
         self.bytes_per_second = 0
+        self.held_bytes = 0  # read from one end and not yet written to the other
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.Server | None = None
@@ -94,7 +95,9 @@ class Proxy:
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while data := await source.read(CHUNK_BYTES):
+                self.held_bytes += len(data)
                 await self._open.wait()
+                self.held_bytes -= len(data)
                 if self.delay_seconds:
                     await asyncio.sleep(self.delay_seconds)
                 if self.bytes_per_second:
