@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 
-from chat import ends, frames
+from chat import ends, frames, happenings
 from chat.batch import Batch, SessionRow
 from chat.contents import agent_text
-from chat.events import NUMBERED, SEPARATOR, Event
+from chat.events import SEPARATOR, Event
 from chat.keys import new_key
 from chat.models import Run, RunStatus
 from chat.telling import Told
@@ -21,6 +22,7 @@ from media.services import frame_fields
 
 # Errors that tell of one file or of a pace; the answer goes on after them.
 PASSING_ERRORS = frozenset({"upload_failed", "file_too_large", "rate_limited"})
+MOST_FILES = 100  # after one stream
 _REASON = re.compile(r"[A-Za-z0-9_.:-]{1,64}")  # what may be a run's code
 
 
@@ -59,7 +61,7 @@ def take(batch: Batch, slot: Slot, frame: frames.AnyFrame) -> None:
         case frames.Error():
             error(batch, slot, frame)
         case frames.Event():
-            event(batch, slot, frame)
+            happenings.event(batch, slot, frame)
 
 
 def pieces(batch: Batch, slot: Slot, session_id: str, text: str) -> None:
@@ -168,7 +170,10 @@ def message(batch: Batch, slot: Slot, frame: frames.Message) -> None:
             message=told,
         )
     )  # fmt: skip
-    if turn.stream is None:
+    if turn.files:
+        if media is not None:
+            file_is_in(batch, slot, turn)
+    elif turn.stream is None:
         wait_for_more(batch, slot, turn)
 
 
@@ -182,55 +187,35 @@ def error(batch: Batch, slot: Slot, frame: frames.Error) -> None:
         if not ours:
             turn = None
         elif code in PASSING_ERRORS:
-            _relay(batch, slot, frame)
+            happenings.relay(batch, slot, frame)
             return
     if turn is None and frame.reply_to is not None:
         session = batch.session(slot.user_id, frame.session)
         turn = slot.answering(session.key, frame.reply_to) if session is not None else None
-    if turn is None:
-        _relay(batch, slot, frame)
+    if turn is None or (turn.files and code == "upload_failed"):
+        happenings.relay(batch, slot, frame)
+        if turn is not None:
+            file_is_in(batch, slot, turn)
         return
-    reason = data.get("reason")
     ends.end_turn(
-        batch, slot, turn, "failed", code=reason if isinstance(reason, str) and _REASON.fullmatch(reason) else code,
-        text=data.get("text", ""), error=_envelope(slot, frame, data),
+        batch, slot, turn, "failed", code=_reason(data, code), pending_steer=_remark(data),
+        text=data.get("text", ""), error=happenings.envelope(slot, frame, data),
     )  # fmt: skip
 
 
-def event(batch: Batch, slot: Slot, frame: frames.Event) -> None:
-    """What else happens in a turn: numbered and kept when its name is known, else passed on."""
-    data = dict(frame.data or {})
-    name = data.pop("event")
-    session = batch.session(slot.user_id, frame.session)
-    turn = slot.answering(session.key, frame.reply_to) if session is not None else None
-    if name == "approval.request" and turn is not None:
-        _ask_approval(batch, slot, turn, frame)
-        return
-    if name not in NUMBERED or turn is None:
-        _relay(batch, slot, frame)
-        return
-    for key in ("seq", "ts", "v3", "run_id", "session_id", "event_id"):
-        data.pop(key, None)
-    turn.heard, turn.sign = slot.generation, batch.monotonic
-    if turn.narrative.message_id is not None:
-        data.setdefault("message_id", turn.narrative.message_id)
-    one = batch.event(turn, name, **data)
-    batch.tell(Told(slot.user_id, run=turn.ref, first=one["seq"], last=one["seq"], events=[one]))
-
-
-def _ask_approval(batch: Batch, slot: Slot, turn: Turn, frame: frames.Event) -> None:
-    """Keep a request for approval until it is answered, and show it."""
-    turn.heard, turn.sign = slot.generation, batch.monotonic
-    data = {**(frame.data or {}), "run_id": turn.ref.public_id}
-    asked = _envelope(slot, frame, data)
-    batch.ask(turn.key, "approval", asked)
-    batch.tell(Told(slot.user_id, notice=asked))
-
-
 def wait_for_more(batch: Batch, slot: Slot, turn: Turn) -> None:
-    """End the turn when nothing more of it comes for a while."""
+    """End the turn when nothing more of it comes for a while, or the files that were announced stay away."""
     turn.window += 1
-    batch.later(settings.HERMES_TURN_END_SECONDS, QuietEnd(slot, turn, turn.window))
+    seconds = settings.HERMES_FILES_SECONDS if turn.files else settings.HERMES_TURN_END_SECONDS
+    batch.later(seconds, QuietEnd(slot, turn, turn.window))
+
+
+def file_is_in(batch: Batch, slot: Slot, turn: Turn) -> None:
+    """One of the files that were announced has come, or failed; with the last one the turn is complete."""
+    batch.otherwise(partial(setattr, turn, "files", turn.files))
+    turn.files -= 1
+    if turn.files == 0 and turn.stream is None:
+        ends.end_turn(batch, slot, turn, "completed")
 
 
 class QuietEnd:
@@ -337,6 +322,7 @@ def _tell_start(batch: Batch, slot: Slot, turn: Turn) -> None:
             v3={"start": start, "skip": len(SEPARATOR)},
         )  # fmt: skip
     turn.text_id = stream.public_id
+    turn.files = 0
     batch.tell(Told(slot.user_id, run=turn.ref, first=told["seq"], last=told["seq"], events=[told]))
 
 
@@ -371,14 +357,17 @@ def _whole(batch: Batch, turn: Turn, text: str, message_id: str) -> list[Event]:
 def _close_stream(batch: Batch, slot: Slot, turn: Turn, data: dict[str, Any] | None) -> None:
     """End a stream, and its turn with it where that is known; None: another stream takes its place."""
     turn.heard, turn.sign = slot.generation, batch.monotonic
-    if data is not None and slot.caps & {"events", "control"} and not data.get("media"):
-        status = data.get("status")
-        status = status if status in ("cancelled", "failed", "interrupted") else "completed"
-        ends.end_turn(
-            batch, slot, turn, status, code="" if status in ("completed", "cancelled") else "internal",
-            stream_data={"status": status} if status != "completed" else None,
-        )  # fmt: skip
-        return
+    if data is not None and slot.caps & {"events", "control"}:
+        status, files = _outcome(data), _announced(data)
+        if status != "completed" or not files:
+            ends.end_turn(
+                batch, slot, turn, status, code=_reason(data, "" if status in ("completed", "cancelled") else "internal"),
+                stream_data={"status": status} if status != "completed" else None,
+                pending_steer=_remark(data),
+            )  # fmt: skip
+            return
+        batch.otherwise(partial(setattr, turn, "files", turn.files))
+        turn.files = files
     cursor, frame = ends.end_stream(batch, slot, turn)
     last = turn.narrative.last_seq
     batch.tell(
@@ -389,6 +378,30 @@ def _close_stream(batch: Batch, slot: Slot, turn: Turn, data: dict[str, Any] | N
     )  # fmt: skip
     if data is not None:
         wait_for_more(batch, slot, turn)
+
+
+def _outcome(data: dict[str, Any]) -> str:
+    """How a stream ended, by its last frame."""
+    status = data.get("status")
+    return status if status in ("cancelled", "failed", "interrupted") else "completed"
+
+
+def _announced(data: dict[str, Any]) -> int:
+    """How many files will follow a stream."""
+    files = data.get("media")
+    return min(max(files, 0), MOST_FILES) if isinstance(files, int) and not isinstance(files, bool) else 0
+
+
+def _reason(data: dict[str, Any], otherwise: str) -> str:
+    """The agent's own word for a failure, if it is one."""
+    reason = data.get("reason")
+    return reason if otherwise and isinstance(reason, str) and _REASON.fullmatch(reason) else otherwise
+
+
+def _remark(data: dict[str, Any]) -> str | None:
+    """A remark that the agent had accepted and could not use any more."""
+    remark = data.get("pending_steer")
+    return remark if isinstance(remark, str) and remark else None
 
 
 def _begin_anew(
@@ -459,21 +472,9 @@ def _fail(batch: Batch, slot: Slot, turn: Turn, code: str, text: str) -> None:
     ends.end_turn(batch, slot, turn, "failed", code=code, text=text, error=told, interrupted=True)
 
 
-def _envelope(slot: Slot, frame: frames.Error | frames.Event, data: dict[str, Any]) -> dict[str, Any]:
-    kind = "error" if isinstance(frame, frames.Error) else "event"
-    return frames.message_frame(
-        message_id=frame.id, kind=kind, sender=slot.name, to=slot.username, session=frame.session,
-        reply_to=frame.reply_to, ts=int(frame.ts), data=data,
-    )  # fmt: skip
-
-
 def _echo(slot: Slot, frame: frames.Message, cursor: int) -> dict[str, Any]:
     echo = frames.message_frame(
         message_id=frame.id, kind=frame.kind, sender=slot.name, to=slot.username, session=frame.session,
         reply_to=frame.reply_to, ts=int(frame.ts), data=frame.body,
     )  # fmt: skip
     return {**echo, "cursor": cursor}
-
-
-def _relay(batch: Batch, slot: Slot, frame: frames.Error | frames.Event) -> None:
-    batch.tell(Told(slot.user_id, notice=_envelope(slot, frame, frame.data or {})))

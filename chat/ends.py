@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from typing import Any
 
 from chat import events as run_events
-from chat import frames, rows
+from chat import frames, rows, tools
 from chat.batch import Batch
 from chat.events import Event
+from chat.models import Command
 from chat.telling import Told
 from chat.turns import Slot, Turn, terminal
 
@@ -65,12 +68,11 @@ def end_turn(
     first = narrative.last_seq + 1
     cursor, message = None, None
     for tool in list(narrative.tools):
-        events.append(
-            batch.event(
-                turn, "tool.failed", message_id=narrative.message_id, tool_name=tool.get("tool_name"),
-                preview="no result", duration=None, tool_call_id=tool.get("tool_call_id"),
-            )
-        )  # fmt: skip
+        end = dict(tools.missing(tool, turn.held, narrative.message_id))
+        events.append(batch.event(turn, end.pop("event"), **end))
+    if narrative.message_id is None and narrative.segments:  # tools without a word: they have a message too
+        message_id = f"msg_{uuid.uuid4().hex}"
+        events.append(batch.event(turn, "message.started", message={"id": message_id, "role": "assistant"}))
     if narrative.message_id is not None:
         events.append(
             batch.event(
@@ -79,6 +81,8 @@ def end_turn(
                 interrupted=status in ("cancelled", "interrupted"),
             )
         )  # fmt: skip
+    if left := _pending_steer(turn, fields.pop("pending_steer", None)):
+        fields["pending_steer"] = left
     ending = terminal(status, code or EXIT_CODES.get(status, code), text, narrative, **fields)
     if error is not None:
         ending["v3"] = {"error": error}
@@ -88,7 +92,7 @@ def end_turn(
         turn.stream.interrupted = turn.stream.interrupted or interrupted
         cursor, message = end_stream(batch, slot, turn, stream_data)
     batch.update_run(
-        turn.key, status=status, code=code, ended_at=rows.moment(batch.now), last_seq=narrative.last_seq,
+        turn.key, status=status, code=code, ended_at=batch.stamp, last_seq=narrative.last_seq,
         transcript=run_events.dump(run_events.transcript(narrative)), owner=None,
     )  # fmt: skip
     turn.status = status
@@ -100,6 +104,17 @@ def end_turn(
         )
     )  # fmt: skip
     _promote(batch, slot, turn.session)
+
+
+def _pending_steer(turn: Turn, untaken: str | None) -> str:
+    """Remarks that came too late: the agent's own word of them, and those that no process has taken yet."""
+    found = [untaken] if untaken else []
+    if rows.is_postgresql():  # with SQLite there is one process, which takes them at once
+        waiting = Command.objects.filter(run_id=turn.key, kind="steer", taken_at=None).order_by(
+            "created_at", "pk"
+        )
+        found.extend(json.loads(payload)["text"] for payload in waiting.values_list("payload", flat=True))
+    return "\n".join(found)
 
 
 def _promote(batch: Batch, slot: Slot, session: int) -> None:

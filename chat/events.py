@@ -13,6 +13,7 @@ what only the v3 rendering needs and never leaves the gateway:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -70,6 +71,13 @@ def public(event: Event) -> Event:
     return {key: value for key, value in event.items() if key != "v3"} if "v3" in event else event
 
 
+@dataclass
+class Thought:
+    """A stretch of reasoning among the segments of a run."""
+
+    pieces: list[str] = field(default_factory=list)
+
+
 class Narrative:
     """
     What the events of one run add up to: its text, its tools, its open stream, its last number.
@@ -83,7 +91,7 @@ class Narrative:
         self.message_id: str | None = None
         self.stream_id: str | None = None  # whose pieces the deltas are, in v3's eyes
         self.stream: list[str] = []
-        self.segments: list[Event | list[str]] = []  # texts and tool calls, in order
+        self.segments: list[Event | list[str] | Thought] = []  # texts, tool calls, thoughts, in order
         self.tools: list[Event] = []  # started, not ended, in start order
         self.tool_ends: dict[str, Event] = {}
         self.terminal: Event | None = None
@@ -106,6 +114,10 @@ class Narrative:
                 self.stream.append(delta)
             elif "whole" not in v3:
                 self.stream.append(delta[v3.get("skip", 0) :])
+        elif name == "tool.progress":
+            if not self.segments or not isinstance(thought := self.segments[-1], Thought):
+                self.segments.append(thought := Thought())
+            thought.pieces.append(str(event.get("delta") or ""))
         elif name == "run.started":
             self.question = event.get("user_message")
         elif name == "message.started":
@@ -149,11 +161,13 @@ def transcript(narrative: Narrative) -> list[Event]:
     The history rows of a run, without `session_id`, `run_id` and `timestamp`, which the reader adds.
 
     The user's row first, then an assistant row for each stretch of text (with the tools called after it),
-    each tool's row, and so on; the joined contents of the assistant rows are the joined deltas.
+    each tool's row, and so on; the joined contents of the assistant rows are the joined deltas. A thought
+    belongs to the row whose text it follows, after a tool to the next one.
     """
     rows: list[Event] = [] if narrative.question is None else [narrative.question]
     assistant: Event | None = None
     tools: list[Event] = []
+    thoughts: list[str] = []  # of the row that comes next
     number = 0
 
     def open_row(content: str) -> Event:
@@ -165,14 +179,26 @@ def transcript(narrative: Narrative) -> list[Event]:
             "role": "assistant",
             "content": content,
         }
+        think(row, thoughts)
+        thoughts.clear()
         rows.append(row)
         return row
+
+    def think(row: Event, pieces: list[str]) -> None:
+        if pieces:
+            row["reasoning"] = row.get("reasoning", "") + "".join(pieces)
 
     for segment in narrative.segments:
         if isinstance(segment, list):
             rows.extend(tools)
             tools = []
             assistant = open_row("".join(segment))
+            continue
+        if isinstance(segment, Thought):
+            if assistant is None or tools:
+                thoughts.extend(segment.pieces)
+            else:
+                think(assistant, segment.pieces)
             continue
         if assistant is None:
             assistant = open_row("")
@@ -197,6 +223,10 @@ def transcript(narrative: Narrative) -> list[Event]:
                 "tool_name": segment.get("tool_name"),
             }
         )
+    if thoughts and assistant is None:
+        assistant = open_row("")
+    elif thoughts and assistant is not None:
+        think(assistant, thoughts)
     rows.extend(tools)
     if assistant is not None and narrative.terminal is not None:
         assistant["finish_reason"] = "stop" if narrative.terminal["event"] == "run.completed" else "error"

@@ -48,7 +48,7 @@ class Turn:
     """A live run that an agent has been handed, or began by itself."""
 
     __slots__ = (
-        "answered", "asked_stop", "heard", "key", "narrative", "ordinal", "ref", "session", "sign",
+        "answered", "asked_stop", "files", "heard", "held", "key", "narrative", "ordinal", "ref", "session", "sign",
         "status", "stream", "text_id", "told_silence", "window",
     )  # fmt: skip
 
@@ -64,6 +64,8 @@ class Turn:
         self.text_id: str | None = None  # v3 id of the message the last visible text came from
         self.answered = False  # at least one message of it is finished
         self.asked_stop = False
+        self.files = 0  # that the agent has announced and not sent yet
+        self.held: tuple[Event, ...] = ()  # ends of tools that wait for ends of earlier ones
         self.window = 0  # counts what may yet belong to it after an answer; a timer of an older count is void
         self.sign = time.monotonic()  # last sign of life
         self.told_silence = False
@@ -81,6 +83,7 @@ class Turn:
             old.window,
             old.told_silence,
         )
+        self.files, self.held = old.files, old.held
         if self.stream is not None and old.stream is not None and self.stream.key == old.stream.key:
             self.stream.generation = old.stream.generation
             self.stream.interrupted = old.stream.interrupted

@@ -263,6 +263,7 @@ HERMES_OPEN_STREAMS = count("HERMES_OPEN_STREAMS", 64)  # open at once per agent
 HERMES_STREAM_GRACE_SECONDS = seconds("HERMES_STREAM_GRACE_SECONDS", 30)  # for an agent that went in mid-stream
 HERMES_ANSWER_SECONDS = seconds("HERMES_ANSWER_SECONDS", 600)  # no sign of life of a turn: `timeout`
 HERMES_TURN_END_SECONDS = seconds("HERMES_TURN_END_SECONDS", 1)  # quiet after which a plain agent's turn is over
+HERMES_FILES_SECONDS = seconds("HERMES_FILES_SECONDS", 10)  # for the files that an agent announced at a stream's end
 HERMES_KEEPALIVE_SECONDS = seconds("HERMES_KEEPALIVE_SECONDS", 10)  # quiet of an event stream before a comment
 HERMES_QUEUED_STREAM_SECONDS = seconds("HERMES_QUEUED_STREAM_SECONDS", 120)  # a stream waits for an agent that is away
 HERMES_READERS_PER_USER = count("HERMES_READERS_PER_USER", 64)  # open event streams of one user

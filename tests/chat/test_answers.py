@@ -56,6 +56,8 @@ def test_an_agent_that_knows_ends_ends_its_turn_with_the_stream(desk: Desk, alic
     agent.start("str_2")
     agent.end(data={"media": 1})
     assert runs_of(alice) == [("completed", ""), ("running", "")]
+    desk.let(9)
+    assert runs_of(alice) == [("completed", ""), ("running", "")]
     desk.let(1)
     assert runs_of(alice) == [("completed", "")] * 2
 
