@@ -144,6 +144,8 @@ class Steer(ForRun):
         if run.status != RunStatus.RUNNING:
             raise Conflict("reply_to: this turn is not running", api_code="run_not_accepting_steer")
         found = self.here(batch, run)
+        if found is not None and found[0].peer is None:
+            raise Conflict("the agent is away", api_code="run_not_accepting_steer")
         if found is not None:
             steer_here(batch, *found, self.text)
         else:
@@ -245,6 +247,7 @@ class TakeCommands(Quiet):
 
     def apply(self, batch: Batch) -> None:
         """One after the other."""
+        left: list[int] = []
         for row in self.commands:
             slot = self.slots.get((row.run.user_id, row.run.agent))
             turn = slot.get(row.run.session_id, row.run_id) if slot is not None else None
@@ -252,11 +255,15 @@ class TakeCommands(Quiet):
                 continue
             if row.kind == STOP:
                 stop_here(batch, slot, turn)
+            elif row.kind == STEER and slot.peer is None:
+                left.append(row.pk)  # the agent may come back; else it goes on the terminal event
             elif row.kind == STEER:
                 steer_here(batch, slot, turn, json.loads(row.payload)["text"])
             else:
                 batch.push(slot, row.payload)
-        Command.objects.filter(pk__in=[row.pk for row in self.commands]).update(taken_at=batch.now)
+        Command.objects.filter(pk__in=[row.pk for row in self.commands]).exclude(pk__in=left).update(
+            taken_at=batch.now
+        )
 
 
 class StopUnconfirmed(Quiet):
