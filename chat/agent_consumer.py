@@ -140,11 +140,11 @@ class AgentConsumer(ChatSocket):
         return self.gateway.agent_bytes.take(key, size, self.last_frame)
 
     def tell(self, told: Told) -> None:
-        """A message committed elsewhere may be for this agent; its own are echoed to a `sync` agent."""
+        """A message that was only stored may be for this agent; its own are echoed to a `sync` agent."""
         if told.side == "app":
             if told.notice is not None and told.notice["to"] == self.slot.name:
                 self.push(frames.encode(told.notice))
-            elif told.away:
+            elif told.away or (told.cursor or 0) > self.slot.handed:  # it was not handed out in its own commit
                 self.wake()
             return
         own = told.run is not None and told.run.agent == self.slot.name
