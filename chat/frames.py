@@ -174,6 +174,7 @@ AnyFrame = (
 )
 _decoder: msgspec.json.Decoder[AnyFrame] = msgspec.json.Decoder(AnyFrame)
 _encoder = msgspec.json.Encoder()
+_sorting = msgspec.json.Encoder(order="sorted")
 
 _FROM_APP = (Ping, Pong, Text, Image, Voice, Video, File, Error, Event, Stop, Steer)
 _FROM_AGENT = (Stream, Ping, Pong, Text, Image, Voice, Video, File, StreamStart, StreamEnd, Error, Event)
@@ -296,13 +297,7 @@ def same_content(message: Message, to: str) -> str:
     if isinstance(media, dict):
         data["media"] = media.get("id")
     content = [message.kind, to, message.session, message.reply_to, message.replace_from, data]
-    return hashlib.sha256(_encoder.encode(_ordered(content))).hexdigest()
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    return [_ordered(item) for item in value] if isinstance(value, list) else value
+    return hashlib.sha256(_sorting.encode(content)).hexdigest()
 
 
 def _bad(frame: Any, field: str, reason: str) -> BadFrame:
