@@ -233,7 +233,7 @@ class QuietEnd:
 
     def apply(self, batch: Batch) -> None:
         """End it, unless it went on meanwhile."""
-        turn = self.slot.get(self.turn.session, self.turn.key)
+        turn = self.slot.get(self.turn.key)
         if turn is not None and turn.window == self.window and turn.stream is None and turn.answered:
             ends.end_turn(batch, self.slot, turn, "completed")
 
@@ -255,7 +255,7 @@ class TooLong:
 
     def apply(self, batch: Batch) -> None:
         """End it, if it has not ended meanwhile."""
-        turn = self.slot.get(self.turn.session, self.turn.key)
+        turn = self.slot.get(self.turn.key)
         if turn is not None:
             text = f"the answer is longer than {settings.HERMES_STREAM_BYTES} bytes"
             _fail(batch, self.slot, turn, "unsupported", text)

@@ -65,7 +65,7 @@ class ForRun(Quiet):
         if run.owner != batch.process:
             return None
         slot = self.slots.get((run.user_id, run.agent))
-        turn = slot.get(run.session_id, run.pk) if slot is not None else None
+        turn = slot.get(run.pk) if slot is not None else None
         return (slot, turn) if slot is not None and turn is not None else None
 
 
@@ -250,7 +250,7 @@ class TakeCommands(Quiet):
         left: list[int] = []
         for row in self.commands:
             slot = self.slots.get((row.run.user_id, row.run.agent))
-            turn = slot.get(row.run.session_id, row.run_id) if slot is not None else None
+            turn = slot.get(row.run_id) if slot is not None else None
             if slot is None or turn is None:
                 continue
             if row.kind == STOP:
@@ -280,7 +280,7 @@ class StopUnconfirmed(Quiet):
 
     def apply(self, batch: Batch) -> None:
         """End it, if it still stops."""
-        turn = self.slot.get(self.turn.session, self.turn.key)
+        turn = self.slot.get(self.turn.key)
         if turn is not None and turn.asked_stop:
             end_unconfirmed(batch, self.slot, turn)
 

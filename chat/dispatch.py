@@ -66,7 +66,7 @@ def take_up(batch: Batch, slot: Slot, run: Run) -> None:
     question = run.user_message
     assert question is not None and question.cursor is not None
     handed_before = run.epoch > 0
-    turn = slot.get(run.session_id, run.pk)
+    turn = slot.get(run.pk)
     if turn is None:
         if run.delivered_at is not None:
             return  # another process' by now
@@ -87,7 +87,7 @@ def take_up(batch: Batch, slot: Slot, run: Run) -> None:
         )
     turn.heard = slot.generation
     data = frames.read_data(question.data)
-    if question.replace_from is not None:
+    if question.replace_from is not None or begins_fork(slot, run.session.copied, run.ordinal):
         data["history"] = queries.history_before(run.session_id, run.ordinal)
     frame = frames.message_frame(
         message_id=question.public_id,
@@ -103,6 +103,11 @@ def take_up(batch: Batch, slot: Slot, run: Run) -> None:
     if handed_before and "sync" in slot.caps:
         frame["redelivered"] = True
     hand_out(batch, slot, turn, frame, question.cursor)
+
+
+def begins_fork(slot: Slot, copied: int | None, ordinal: int) -> bool:
+    """Whether a run is the first of a session's own, of which its agent knows nothing yet, and can be told."""
+    return copied is not None and ordinal == copied + 1 and "control" in slot.caps
 
 
 def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor: int) -> None:
@@ -131,7 +136,7 @@ class Silence(Quiet):
     def apply(self, batch: Batch) -> None:
         """Tell it once per silence; waiting behind another turn is none."""
         slot, limit = self.slot, settings.HERMES_ANSWER_SECONDS
-        turn = slot.get(self.turn.session, self.turn.key)
+        turn = slot.get(self.turn.key)
         if turn is None:
             return
         waits = turn.status == RunStatus.QUEUED

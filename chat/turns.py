@@ -119,6 +119,7 @@ class Slot:
         self.known = False  # whether `turns` is what the database says
         self.before: dict[int, Turn] = {}  # turns that were forgotten: what no row says of them
         self.turns: dict[int, list[Turn]] = {}  # by session, in order
+        self._by_key: dict[int, Turn] = {}
         self.open: dict[str, Turn] = {}  # those with an open stream, by the session's id
 
     def wake(self) -> None:
@@ -138,9 +139,12 @@ class Slot:
         """Drop what was cached, after a commit that failed."""
         self.before.update({turn.key: turn for turn in self.all_turns()})
         self.known = False
-        self.turns = {}
-        self.open = {}
+        self.clear()
         self.handed = 0
+
+    def clear(self) -> None:
+        """Hold no turns."""
+        self.turns, self.open, self._by_key = {}, {}, {}
 
     def all_turns(self) -> Iterator[Turn]:
         """Every live turn."""
@@ -151,21 +155,23 @@ class Slot:
         """Take up a turn, in its place."""
         turns = self.turns.setdefault(turn.session, [])
         turns.append(turn)
-        turns.sort(key=lambda other: other.ordinal)
+        if len(turns) > 1 and turns[-2].ordinal > turn.ordinal:
+            turns.sort(key=lambda other: other.ordinal)
+        self._by_key[turn.key] = turn
 
     def remove(self, turn: Turn) -> None:
         """Let go of a turn that has ended."""
         turns = self.turns.get(turn.session, [])
-        if turn in turns:
+        if self._by_key.pop(turn.key, None) is not None:
             turns.remove(turn)
         if self.open.get(turn.ref.session) is turn:
             del self.open[turn.ref.session]
         if not turns:
             self.turns.pop(turn.session, None)
 
-    def get(self, session: int, key: int) -> Turn | None:
+    def get(self, key: int) -> Turn | None:
         """The turn with this key, if it is still live here."""
-        return next((turn for turn in self.turns.get(session, ()) if turn.key == key), None)
+        return self._by_key.get(key)
 
     def answering(self, session: int, reply_to: str | None) -> Turn | None:
         """Which turn a frame belongs to: the one `reply_to` names, or without one the oldest; None: its own."""

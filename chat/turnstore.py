@@ -17,7 +17,7 @@ def load_turns(slot: Slot, owner: uuid.UUID) -> None:
 
     What only a connection knows (who was heard on it) is taken as of the generation before the present one.
     """
-    slot.turns, slot.open = {}, {}
+    slot.clear()
     runs = list(
         Run.objects.filter(user_id=slot.user_id, agent=slot.name, status__in=LIVE, delivered_at__isnull=False)
         .select_related("session", "user_message")
