@@ -106,6 +106,8 @@ def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:
         old.interrupted = old.interrupted or old.generation != slot.generation
         _close_stream(batch, slot, open_turn, None)
     turn = _turn(batch, slot, session, frame.reply_to)
+    if open_turn is not None and open_turn is not turn:
+        wait_for_more(batch, slot, open_turn)
     key = new_key()
     batch.insert_message(
         key=key, session=session, run=turn.key, side="agent", public_id=frame.id, cursor=None, kind="text",
