@@ -142,9 +142,19 @@ class Agent:
         journal.keep(self.slot)
         self.seat: presence.Seat = desk.do(presence.Connect(self.slot, self, frozenset(caps), since))
         self.generation = self.seat.generation
+        self.user_id, self.is_app = user.pk, False
+        desk.hub.join(self)
         self.wake()
 
     # What the gateway does with it
+
+    def tell(self, told: Told) -> None:
+        """Hear of a message that was only stored."""
+        if told.side == "app" and (told.cursor or 0) > self.slot.handed:
+            self.desk.put(_Look(self))
+
+    def position(self, cursor: int, runs: dict[int, int]) -> None:
+        """There are no other processes."""
 
     def push(self, text: str) -> None:
         """Be handed a frame."""
@@ -194,6 +204,7 @@ class Agent:
 
     def leave(self) -> None:
         """The connection is gone."""
+        self.desk.hub.leave(self)
         if self.slot.peer is self:
             self.slot.peer = None
         self.desk.do(presence.Disconnect(self.slot, self.generation))

@@ -97,6 +97,17 @@ def test_a_second_start_begins_a_new_bubble_of_the_same_turn(desk: Desk, alice: 
     assert '"content":"one\\n\\ntwo"' in run.transcript
 
 
+def test_a_start_for_another_turn_ends_the_stream_and_soon_its_turn(desk: Desk, alice: User) -> None:
+    """The first turn is not forgotten: a second later it is complete."""
+    agent, device = Agent(desk, alice), Device(desk, alice)
+    device.ask("m1")
+    device.ask("m2")
+    agent.start("str_1", reply_to="m1")
+    agent.start("str_2", reply_to="m2")
+    desk.let(1)
+    assert runs_of(alice) == [("completed", ""), ("running", "")]
+
+
 def test_streams_of_two_sessions_interleave(desk: Desk, alice: User) -> None:
     """C30: each text is its own session's."""
     agent, device = Agent(desk, alice), Device(desk, alice)
