@@ -22,6 +22,7 @@ PIECE_CHARS = 20
 """Of each piece: nineteen digits and a bar."""
 
 CONNECT_AT_ONCE = 20
+HANDSHAKE_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 BEGUN = "begun"
 """The line that is printed when all pairs run and the measured time begins."""
@@ -57,10 +58,6 @@ class Agent(WSListener):
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
 
-    def on_ws_connected(self, transport: WSTransport) -> None:
-        """Keep the line."""
-        self.pair.agent = transport
-
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Only a refusal or a close comes here."""
         if frame.msg_type in (WSMsgType.TEXT, WSMsgType.CLOSE):
@@ -72,10 +69,6 @@ class App(WSListener):
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-
-    def on_ws_connected(self, transport: WSTransport) -> None:
-        """Keep the line."""
-        self.pair.app = transport
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Count the pieces of one frame."""
@@ -106,10 +99,14 @@ async def connect(order: dict[str, Any]) -> list[Pair]:
         frame = (before.encode(), after.encode())
         pair = Pair(order["window"], frame, spec.get("end", "").encode(), spec["session"].encode())
         async with gate:
-            await ws_connect(lambda: App(pair), spec["app"])
-            transport, _ = await ws_connect(lambda: Agent(pair), spec["agent"])
+            pair.app, _ = await ws_connect(
+                lambda: App(pair), spec["app"], websocket_handshake_timeout=HANDSHAKE_SECONDS
+            )
+            pair.agent, _ = await ws_connect(
+                lambda: Agent(pair), spec["agent"], websocket_handshake_timeout=HANDSHAKE_SECONDS
+            )
         if spec.get("start"):
-            transport.send(WSMsgType.TEXT, spec["start"].encode())
+            pair.agent.send(WSMsgType.TEXT, spec["start"].encode())
         pairs.append(pair)
 
     async with asyncio.TaskGroup() as group:
