@@ -184,11 +184,14 @@ class Batch:
 
     def _fetch_sessions(self) -> None:
         sql = (
-            'SELECT "id", "user_id", "public_id", "agent", "deleted_at", "runs", "title" FROM "chat_chatsession"'
+            'SELECT "id", "user_id", "public_id", "agent", "deleted_at", "runs", "title", "copied" FROM "chat_chatsession"'
             ' WHERE ("user_id", "public_id") IN (VALUES '
         )
-        for key, user_id, public_id, agent, deleted_at, runs, title in _by_pairs(sql, list(self._sessions)):
+        for key, user_id, public_id, agent, deleted_at, runs, title, copied in _by_pairs(
+            sql, list(self._sessions)
+        ):
             row = SessionRow(key, user_id, public_id, agent, deleted_at is not None, runs, title)
+            row.copied = copied
             self._sessions[user_id, public_id] = row
 
     def _fetch_messages(self) -> None:

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from chat import agents, frames, queries, replacing
 from chat.batch import Batch, SessionRow
-from chat.dispatch import hand_out
+from chat.dispatch import begins_fork, hand_out
 from chat.keys import new_key
 from chat.models import Message, Run, RunStatus
 from chat.telling import Told
@@ -150,7 +150,7 @@ def begin(batch: Batch, session: SessionRow, said: Utterance, slot: Slot | None,
         replacing.replace(batch, said.user_id, said.username, said.replaces, session, (key, turn.key))
     if direct and slot is not None:
         slot.add(turn)
-        if said.replaces is not None:
+        if said.replaces is not None or begins_fork(slot, session.copied, turn.ordinal):
             history = queries.history_before(session.key, turn.ordinal)
             message = {**message, "data": {**said.data, "history": history}}
         hand_out(batch, slot, turn, message, cursor)

@@ -77,7 +77,7 @@ def row(session: Any, count: int) -> Row:
         "last_active": session.active_at.timestamp(),
         "created_at": session.created_at.isoformat(),
         "updated_at": session.active_at.isoformat(),
-        "parent_session_id": None,
+        "parent_session_id": session.parent,
         "pinned": session.pinned,
         "archived": session.archived,
         "agent": session.agent,

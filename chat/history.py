@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from chat import queries
 from chat.events import Event, Narrative, transcript
-from chat.models import ACTIVE, LIVE, ChatSession, Run
+from chat.models import ACTIVE, LIVE, ChatSession, Run, RunStatus
 
 Row = dict[str, Any]
 RUNS_AT_ONCE = 50
+FAILED = (RunStatus.FAILED, RunStatus.INTERRUPTED)
 
 
 class Page(NamedTuple):
@@ -27,36 +28,29 @@ def page(session: ChatSession, *, limit: int, offset: int, newest: bool) -> Page
 
     A page of the newest never begins in the middle of a run, unless that run alone is longer.
     """
-    gathered: list[list[Row]] = []
-    described: dict[str, Row] = {}
+    gathered: list[tuple[Run, list[Row], Row]] = []
     count = 0
     for run in _runs(session, newest=newest):
         rows, entry = _of_run(session, run)
-        described[run.public_id] = entry
-        gathered.append(rows)
+        gathered.append((run, rows, entry))
         count += len(rows)
         if count >= limit + offset:
             break
     if newest:
         gathered.reverse()
-    flat = [row for rows in gathered for row in rows]
+    flat = [row for _, rows, _ in gathered for row in rows]
     if newest:
         end = max(0, len(flat) - offset)
-        start = _boundary(flat, max(0, end - limit), end)
+        start = _next_run(flat, max(0, end - limit), end)
     else:
-        start, end = offset, offset + limit
+        start, end = offset, _run_before(flat, offset, min(offset + limit, len(flat)))
     rows = flat[start:end]
-    shown = {row["run_id"]: None for row in rows}
+    shown = {row["run_id"] for row in rows}
+    described = {run.ordinal: entry for run, _, entry in gathered if run.public_id in shown}
     active = _runs_of(session).filter(status__in=ACTIVE).first()
-    if active is not None:
-        shown.setdefault(active.public_id)
-        described.setdefault(active.public_id, describe(active))
-    return Page(rows, [described[run_id] for run_id in shown])
-
-
-def describe(run: Run) -> Row:
-    """How a run stands; for one that lives, up to where the rows of this moment reach."""
-    return _of_run(run.session, run)[1]
+    if active is not None and active.ordinal not in described:
+        described[active.ordinal] = _of_run(session, active)[1]
+    return Page(rows, [described[ordinal] for ordinal in sorted(described)])
 
 
 def question_of(run: Run) -> str | list[Row]:
@@ -71,7 +65,8 @@ def question_of(run: Run) -> str | list[Row]:
 
 def status_of(run: Run) -> Row:
     """GET /v1/runs/{run}: one run by itself."""
-    narrative = _narrative(queries.events_after(run.pk, 0))
+    events = queries.events_after(run.pk, 0)
+    narrative = _narrative(events)
     output = narrative.text or "".join(
         row["content"]
         for row in _stored(run)
@@ -85,7 +80,7 @@ def status_of(run: Run) -> Row:
         "status": run.status,
         "created_at": run.created_at.timestamp(),
         "updated_at": (run.ended_at or run.delivered_at or run.created_at).timestamp(),
-        "last_event": None if run.status in LIVE else f"run.{run.status}",
+        "last_event": f"run.{run.status}" if run.status not in LIVE else events[-1]["event"] if events else None,
         "last_event_id": str(last),
     }
     if output:
@@ -112,8 +107,9 @@ def _of_run(session: ChatSession, run: Run) -> tuple[list[Row], Row]:
         rows, last = _stored(run), run.last_seq
     shown = [_row(session, run, row) for row in rows]
     error = None
-    if run.status not in LIVE and run.status != "completed":
-        error = {"code": run.code or run.status, "type": "run_error", "message": run.code or run.status}
+    if run.status in FAILED:
+        code = run.code or run.status
+        error = {"code": code, "type": "run_error", "message": code.replace("_", " ")}
     entry = {
         "run_id": run.public_id,
         "status": run.status,
@@ -127,19 +123,23 @@ def _of_run(session: ChatSession, run: Run) -> tuple[list[Row], Row]:
 
 def settled(events: list[Event]) -> Narrative:
     """
-    The events of a live run up to the last number at which no tool was open.
+    The events of a live run up to the last number at which no tool was open, and its message had an id.
 
-    The rest comes by resume: so nothing is doubled, and tool starts meet their ends.
+    The rest comes by resume: so nothing is doubled, tool starts meet their ends, and rows keep their ids.
     """
     narrative = _narrative(events)
-    if not narrative.tools:
+    if _is_settled(narrative):
         return narrative
     probe, last = Narrative(), 0
     for event in events:
         probe.add(event)
-        if not probe.tools:
+        if _is_settled(probe):
             last = event["seq"]
     return _narrative([event for event in events if event["seq"] <= last])
+
+
+def _is_settled(narrative: Narrative) -> bool:
+    return not narrative.tools and (narrative.message_id is not None or not narrative.segments)
 
 
 def _narrative(events: list[Event]) -> Narrative:
@@ -171,9 +171,17 @@ def _row(session: ChatSession, run: Run, row: Row) -> Row:
     }
 
 
-def _boundary(rows: list[Row], start: int, end: int) -> int:
+def _next_run(rows: list[Row], start: int, end: int) -> int:
     """The first place at or after `start` where a run begins; `start` itself if there is none before `end`."""
     place = start
     while 0 < place < end and rows[place]["run_id"] == rows[place - 1]["run_id"]:
         place += 1
     return place if place < end else start
+
+
+def _run_before(rows: list[Row], start: int, end: int) -> int:
+    """The last place at or before `end` where a run ends, so that the next page begins with one."""
+    place = end
+    while start < place < len(rows) and rows[place]["run_id"] == rows[place - 1]["run_id"]:
+        place -= 1
+    return place if place > start else end

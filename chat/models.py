@@ -20,6 +20,8 @@ class ChatSession(models.Model):
     pinned = models.BooleanField(default=False)
     archived = models.BooleanField(default=False)
     upstream_id = models.CharField(max_length=128, null=True)
+    parent = models.CharField(max_length=128, null=True)  # public id of the session it was forked from …
+    copied = models.IntegerField(null=True)  # … and the ordinal of the last run that came from there
     runs = models.IntegerField(default=0)  # the highest ordinal given to a run of this session
     created_at = models.DateTimeField()
     active_at = models.DateTimeField()

@@ -29,7 +29,18 @@ class HeldForDead(NotOurs):
 class SessionRow:
     """What the writer knows of a conversation."""
 
-    __slots__ = ("agent", "deleted", "dirty", "key", "public_id", "runs", "title", "user_id")
+    __slots__ = (
+        "agent",
+        "copied",
+        "deleted",
+        "dirty",
+        "key",
+        "parent",
+        "public_id",
+        "runs",
+        "title",
+        "user_id",
+    )
 
     def __init__(
         self, key: int, user_id: int, public_id: str, agent: str, deleted: bool, runs: int, title: str | None
@@ -41,6 +52,8 @@ class SessionRow:
         self.deleted = deleted
         self.runs = runs
         self.title = title
+        self.parent: str | None = None
+        self.copied: int | None = None
         self.dirty = False
 
 
@@ -71,7 +84,20 @@ class Staging:
             ChatSession,
             _SESSION_COLUMNS,
             [
-                (row.key, row.user_id, row.public_id, row.agent, row.title, False, False, row.runs, now, now)
+                (
+                    row.key,
+                    row.user_id,
+                    row.public_id,
+                    row.agent,
+                    row.title,
+                    False,
+                    False,
+                    row.runs,
+                    now,
+                    now,
+                    row.parent,
+                    row.copied,
+                )
                 for row in self.sessions
             ],
         )
@@ -129,6 +155,7 @@ def _update(model: type[Message] | type[Run], updates: dict[int, dict[str, Any]]
 
 _SESSION_COLUMNS = (
     "id", "user_id", "public_id", "agent", "title", "pinned", "archived", "runs", "created_at", "active_at",
+    "parent", "copied",
 )  # fmt: skip
 _RUN_COLUMNS = (
     "id", "public_id", "user_id", "session_id", "agent", "ordinal", "user_message_id", "client_run_id", "status",

@@ -13,6 +13,7 @@ urlpatterns = [
     path("api/me", MeView.as_view(), name="me"),
     path(f"{HERMES}/api/sessions", sessions.collection, name="sessions"),
     path(f"{HERMES}/api/sessions/<str:session>", sessions.member, name="session"),
+    path(f"{HERMES}/api/sessions/<str:session>/fork", sessions.forking_address, name="fork"),
     path(f"{HERMES}/api/sessions/<str:session>/messages", history.address, name="history"),
     path(f"{HERMES}/api/sessions/<str:session>/chat/stream", runs.beginning, name="run"),
     path(f"{HERMES}/api/sessions/<str:session>/events", subscription.address, name="session-events"),

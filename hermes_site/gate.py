@@ -40,7 +40,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["path"].startswith(CHATKIT):
-            scope = {**scope, "path": scope["raw_path"].decode("ascii")}
+            scope = {**scope, "path": scope["raw_path"].decode("utf-8", "replace")}
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         if length == b"0" and b"transfer-encoding" not in headers:

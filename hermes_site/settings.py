@@ -131,6 +131,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "hermes_site.health.health",
     "hermes_site.middleware.proxy_headers",
+    "hermes_site.cors.cors",
     "hermes_site.middleware.gateway_errors",
     "django.middleware.security.SecurityMiddleware",
     "hermes_site.static.StaticFiles",
@@ -270,6 +271,7 @@ HERMES_READERS_PER_USER = count("HERMES_READERS_PER_USER", 64)  # open event str
 HERMES_READERS_PER_RUN = count("HERMES_READERS_PER_RUN", 16)  # open event streams of one run
 HERMES_IDEMPOTENCY_KEYS = count("HERMES_IDEMPOTENCY_KEYS", 1000)  # of one user and day
 HERMES_IDEMPOTENCY_SECONDS = seconds("HERMES_IDEMPOTENCY_SECONDS", 86400)  # a key is remembered this long
+HERMES_JOURNAL_SECONDS = seconds("HERMES_JOURNAL_SECONDS", 86400)  # events of an ended run are kept this long
 HERMES_ON_DISCONNECT = text("HERMES_ON_DISCONNECT") or "continue"  # or "stop": what a viewer's leaving means to a run
 HERMES_STOP_CONFIRM_SECONDS = seconds("HERMES_STOP_CONFIRM_SECONDS", 30)  # for an agent to confirm a stop
 HERMES_QUEUE_SECONDS = seconds("HERMES_QUEUE_SECONDS", 7 * 86400)  # a message waits this long for its agent

@@ -8,11 +8,13 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 
 from accounts.auth import Principal
-from chat import directory, frames, gateway, queries
+from chat import directory, forking, frames, gateway, queries
 from chat.agents import agent_names
 from chat.api.door import body_of, by_method, door, path_id
-from chat.api.history import number
-from hermes_site.errors import InvalidRequest
+from chat.api.history import number, standing_session
+from chat.inputs import storable
+from chat.models import LIVE
+from hermes_site.errors import Conflict, InvalidRequest, NotFound
 
 PAGE = 50
 MOST = 200
@@ -31,19 +33,54 @@ async def index(request: HttpRequest, principal: Principal) -> HttpResponseBase:
 async def create(request: HttpRequest, principal: Principal) -> HttpResponseBase:
     """POST /api/sessions {id?, title?, agent?}: 201 after the commit."""
     body = await body_of(request)
+    name = new_name(body)
+    title = directory.read_title(body.get("title"))
+    agent = await _agent(principal, body.get("agent"))
+    await gateway.running().journal.do(directory.Create(principal.user_id, name, agent, title))
+    return await _shown(principal, name, status=201)
+
+
+@door
+async def fork(request: HttpRequest, principal: Principal, session: str) -> HttpResponseBase:
+    """POST /api/sessions/{id}/fork {id?, title?, run_id?}: 201 with the copy."""
+    source = path_id(session, "session_not_found")
+    found = await queries.pool.read(standing_session, principal.user_id, source)
+    body = await body_of(request)
+    name = new_name(body)
+    title = directory.read_title(body.get("title"))
+    up_to = body.get("run_id")
+    run = None
+    if up_to is not None:
+        known = isinstance(up_to, str) and storable(up_to)
+        run = await queries.pool.read(queries.find_run, principal.user_id, up_to) if known else None
+        if run is None or run.session_id != found.pk or run.replaced_by_id is not None:
+            raise NotFound("there is no such run in this session", api_code="run_not_found")
+        if run.status in LIVE:
+            raise Conflict("this run has not ended", api_code="session_active_turn")
+    item = forking.Fork(
+        principal.user_id, principal.username, source, name, title, run.pk if run is not None else None
+    )
+    await gateway.running().journal.do(item)
+    return await _shown(principal, name, status=201)
+
+
+def new_name(body: dict[str, Any]) -> str:
+    """
+    The id a client gives a new session; one of ours if it gives none.
+
+    Raises:
+        InvalidRequest: `invalid_session_id`.
+    """
     name = body.get("id")
     if name is None:
-        name = str(uuid.uuid4())
+        return str(uuid.uuid4())
     if not isinstance(name, str) or not frames.valid_session(name):
         raise InvalidRequest(
             "an id has 1 to 128 characters, none of them a control character",
             api_code="invalid_session_id",
             field="id",
         )
-    title = directory.read_title(body.get("title"))
-    agent = await _agent(principal, body.get("agent"))
-    await gateway.running().journal.do(directory.Create(principal.user_id, name, agent, title))
-    return await _shown(principal, name, status=201)
+    return name
 
 
 @door
@@ -88,3 +125,4 @@ async def _agent(principal: Principal, asked: Any) -> str:
 
 collection = by_method(GET=index, POST=create)
 member = by_method(GET=show, PATCH=change, DELETE=delete)
+forking_address = by_method(POST=fork)
