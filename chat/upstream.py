@@ -329,6 +329,7 @@ class UpstreamAgent:
 
     async def _recover(self) -> None:
         """Something could not be written: sit down anew, and go on from what is there."""
+        logger.warning("what the upstream said could not be written: going on from what is there")
         while not self._closed:
             try:
                 await self.sit()
