@@ -1,0 +1,94 @@
+"""The upstream in the dialect of 0.22: Hermes' own record of a session, its own stop and steer."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hermes.launcher import HermesServer
+from tests.hermes.llm import ScriptedLLM
+from tests.rig.gateway import Gateway
+from tests.rig.pool import Pool
+from tests.rig.sockets import new_id
+from tests.upstream.rig import (
+    RUNS,
+    TURN_SECONDS,
+    answer_of,
+    ask,
+    begin,
+    guest,
+    names_of,
+    settings_for,
+    text_of,
+)
+
+pytestmark = pytest.mark.timeout(600)  # the first test may install Hermes
+
+
+@pytest.fixture(scope="module")
+def newer_hermes(
+    scripted_llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HermesServer]:
+    """A Hermes of the 0.22 line."""
+    server = HermesServer(tmp_path_factory.mktemp("hermes"), scripted_llm.url, "0.22.2").start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def gateway(pool: Pool, newer_hermes: HermesServer) -> Iterator[Gateway]:
+    """A gateway that asks it."""
+    running = pool.get("embedded", settings_for(newer_hermes))
+    with running.clean_log():
+        yield running
+    assert newer_hermes.key not in running.log()
+
+
+async def test_a_conversation_with_a_new_beginning(gateway: Gateway):
+    """It goes on by Hermes' own record; with its first turn replaced it knows nothing of the old one, ever."""
+    alice = guest(gateway, "alice")
+    async with gateway.http(alice) as http, await gateway.app(alice, caps="sync,events,control") as app:
+        session = await begin(http)
+        first = await ask(http, session, "I am Alice")
+        assert text_of(await ask(http, session, "@recall")) == "I am Alice"
+        again = await ask(http, session, "I am Bob", replace_from=first[0]["run_id"])
+        assert text_of(again) == "You said: I am Bob"
+        assert text_of(await ask(http, session, "@recall")) == "I am Bob"
+        for _ in range(4):
+            text = (await answer_of(app))[1]
+        assert text == "I am Bob"
+        await app.say("@recall", session)
+        assert (await answer_of(app))[1] == "I am Bob | @recall"
+
+
+async def test_a_replaced_middle_is_forgotten(gateway: Gateway):
+    """Regenerated, the second of three answers knows the first question only, and the next knows the new past."""
+    alice = guest(gateway, "alice")
+    async with gateway.http(alice) as http:
+        session = await begin(http)
+        await ask(http, session, "one")
+        second = await ask(http, session, "@recall")
+        await ask(http, session, "three")
+        again = await ask(http, session, None, replace_from=second[0]["run_id"])
+        assert text_of(again) == "one"
+        assert text_of(await ask(http, session, "@recall")) == "one | @recall"
+
+
+async def test_stop_and_steer(gateway: Gateway):
+    """Stopped from an App: cancelled. A remark over HTTP is taken while the run streams, and not afterwards."""
+    alice, session = guest(gateway, "alice"), new_id()
+    async with gateway.http(alice) as http, await gateway.app(alice, caps="sync,events,control") as app:
+        question = await app.say("@slow 400 50", session)
+        await app.until(TURN_SECONDS, type="stream")
+        taken = await http.post(f"{RUNS}/{question['id']}/steer", json={"input": "a remark"})
+        assert taken.json()["accepted"] is True
+        await app.send(app.envelope("stop", session, reply_to=question["id"]))
+        end = (await app.until(TURN_SECONDS, type="stream_end"))[-1]
+        assert end["data"]["status"] == "cancelled"
+        assert not [frame for frame in app.seen if frame["type"] == "error"]
+        late = await http.post(f"{RUNS}/{question['id']}/steer", json={"input": "too late"})
+        assert late.status_code == 409
+        asking = asyncio.create_task(ask(http, session, "@slow 400 50"))
+        start = (await app.until(TURN_SECONDS, type="stream_start"))[-1]
+        assert (await http.post(f"{RUNS}/{start['reply_to']}/stop")).status_code == 200
+        assert names_of(await asking)[-2:] == ["run.cancelled", "done"]
