@@ -125,13 +125,13 @@ class Connect(Quiet):
         Raises:
             RateLimited: If there were too many.
         """
-        now, window = batch.ts, settings.HERMES_TAKEOVER_SECONDS
-        recent = [moment for moment in json.loads(row.takeovers) if moment > now - window]
-        if len(recent) >= settings.HERMES_TAKEOVER_LIMIT:
-            wait = window - (now - recent[-1])
-            raise RateLimited("this agent name was taken over too often", retry_after=max(1, round(wait)))
+        window, most = settings.HERMES_TAKEOVER_SECONDS, settings.HERMES_TAKEOVER_LIMIT
+        latest: list[float] = json.loads(row.takeovers)[-most:]
+        chase = len(latest) == most and latest[-1] - latest[0] <= window
+        if chase and (left := latest[-1] + window - batch.ts) > 0:
+            raise RateLimited("this agent name was taken over too often", retry_after=left)
         alive = row.process is not None and Process.objects.filter(uuid=row.process).exists()
-        return [*recent, now] if alive else recent
+        return [*latest, batch.ts][-most:] if alive else latest
 
 
 class Opened(Quiet):

@@ -31,6 +31,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PONG = '{"type":"pong"}'
+# A frame refused for one of these was wrong in itself; others were only out of place or out of time.
+ADDRESSING = frozenset({"type", "from", "to"})
 CAPS = frozenset({"sync", "events", "control"})
 
 
@@ -199,7 +201,7 @@ class ChatSocket(AsyncConsumer):
         """A frame was refused, at once or by the writer: say so, and count it."""
         if not isinstance(error, GatewayError):
             return
-        if not isinstance(error, Ended) and error.wire_code in ("unsupported", "upload_failed"):
+        if isinstance(error, frames.BadFrame) or (error.field in ADDRESSING and not isinstance(error, Ended)):
             self._bad += 1
         if isinstance(error, frames.BadFrame):
             session, reply_to = error.session, error.frame_id

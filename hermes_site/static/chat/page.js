@@ -5,13 +5,22 @@ const TEXTS = {
     username: "Username", password: "Password", logIn: "Log in", logOut: "Log out", send: "Send", message: "Message",
     hint: "Write a message (Enter sends, Shift+Enter: new line)", newSession: "New conversation",
     connected: "Connected", connecting: "Connecting …", wrong: "Wrong username or password.",
-    wait: "Too many tries. Wait a moment.", failed: "That did not work. Try again.", download: "Download", waiting: "waiting",
+    wait: "Too many tries. Wait a moment.", failed: "That did not work. Try again.", download: "Download",
+    errors: {
+      queued: "The agent is away. It gets this message when it comes.", offline: "The agent is away.",
+      timeout: "The agent has not answered yet.", rate_limited: "Too fast. Wait a moment.",
+      file_too_large: "This file is too large.", upload_failed: "This file could not be sent.",
+    },
   },
   zh: {
     username: "用户名", password: "密码", logIn: "登录", logOut: "退出", send: "发送", message: "消息",
     hint: "输入消息（Enter 发送，Shift+Enter 换行）", newSession: "新对话",
     connected: "已连接", connecting: "连接中…", wrong: "用户名或密码错误。",
-    wait: "尝试次数过多，请稍候。", failed: "操作失败，请重试。", download: "下载", waiting: "等待中",
+    wait: "尝试次数过多，请稍候。", failed: "操作失败，请重试。", download: "下载",
+    errors: {
+      queued: "助手不在线，上线后会收到这条消息。", offline: "助手不在线。", timeout: "助手尚未回复。",
+      rate_limited: "发送过快，请稍候。", file_too_large: "文件过大。", upload_failed: "文件发送失败。",
+    },
   },
 };
 const language = (navigator.language || "en").toLowerCase().startsWith("zh") ? "zh" : "en";
@@ -33,6 +42,12 @@ document.documentElement.lang = language === "zh" ? "zh-Hans" : "en";
 for (const element of document.querySelectorAll("[data-text]")) element.textContent = say[element.dataset.text];
 byId("text").placeholder = say.hint;
 byId("text").ariaLabel = say.message;
+
+function newId() {
+  // randomUUID is there in secure contexts only; a phone on the local network may have plain http
+  if (crypto.randomUUID) return crypto.randomUUID();
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 // --- Logging in ---------------------------------------------------------------------------------------------------
 async function post(path, body) {
@@ -99,7 +114,7 @@ function show(id) {
 // --- The socket ---------------------------------------------------------------------------------------------------
 async function open() {
   user = claims().sub;
-  session = localStorage.getItem(`session of ${user}`) || crypto.randomUUID();
+  session = localStorage.getItem(`session of ${user}`) || newId();
   localStorage.setItem(`session of ${user}`, session);
   show("chat");
   await history();
@@ -186,7 +201,7 @@ function receive(frame) {
       attach(bubble(frame), data);
       break;
     case "error":
-      settle(bubble({ from: "gateway" }, "error"), data.queued ? `${say.waiting}: ${data.text}` : data.text);
+      settle(bubble({ from: "gateway" }, "error"), say.errors[data.queued ? "queued" : data.code] || data.text);
       break;
   }
   byId("messages").scrollTop = byId("messages").scrollHeight;
@@ -245,7 +260,7 @@ byId("composer").addEventListener("submit", (event) => {
   const text = byId("text").value.trim();
   if (!text || socket?.readyState !== WebSocket.OPEN) return;
   const frame = {
-    id: crypto.randomUUID(), type: "text", from: user, to: "hermes", session,
+    id: newId(), type: "text", from: user, to: "hermes", session,
     ts: Math.floor(Date.now() / 1000), data: { text },
   };
   socket.send(JSON.stringify(frame));
@@ -261,7 +276,7 @@ byId("text").addEventListener("keydown", (event) => {
 });
 
 byId("new-session").addEventListener("click", () => {
-  session = crypto.randomUUID();
+  session = newId();
   localStorage.setItem(`session of ${user}`, session);
   byId("messages").replaceChildren();
   streams.clear();
