@@ -265,7 +265,7 @@ def _good(response: httpx.Response) -> httpx.Response:
     message = error.get("message") if isinstance(error, dict) else None
     reason = str((error.get("code") if isinstance(error, dict) else None) or f"http_{status}")
     if status in (401, 403):
-        log.error("Hermes does not accept the bridge's key or address (%s)", status)
-        raise Refused("The agent's server does not accept the bridge.", "internal", reason)
+        log.error("Hermes does not accept our key or address (%s)", status)
+        raise Refused("The agent's server does not accept our key.", "internal", reason)
     code = "unsupported" if status in (400, 413, 415, 422) else "internal"
     raise Refused(f"The agent's server answered {status}: {message or response.reason_phrase}", code, reason)

@@ -122,7 +122,7 @@ async def test_a_dangerous_command_waits_for_approval(hermes: Hermes):
 async def test_a_wrong_key_is_refused(hermes_server: HermesServer):
     """Not as an answer, and without the key in the text."""
     wrong = Hermes(hermes_server.base_url, "wrong-key-0123456789")
-    with pytest.raises(Refused, match="does not accept the bridge"):
+    with pytest.raises(Refused, match="does not accept our key"):
         await wrong.start(Order("m1", "chat_1", "hello"))
     await wrong.close()
 
