@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from accounts import scopes
 from accounts.auth import find_agent_names, in_thread
-from accounts.models import ApiKey
+from accounts.models import DEFAULT_AGENT, ApiKey
 from chat.models import AgentSlot, Run
 
 # Among the capabilities of a slot: the gateway itself holds it. Its turns are claimed one by one, never handed
@@ -35,11 +35,12 @@ def find_names(user_id: int) -> tuple[str, tuple[str, ...]]:
     """
     The same for synchronous callers.
 
-    An agent with a key stays the default: whoever wrote to it as `hermes` gets no other brain.
+    An agent with a key stays the default: whoever wrote to it as `hermes` gets no other brain. So nobody who has
+    one can write to an upstream of that name.
     """
     default, names = find_agent_names(user_id)
     upstream = upstream_name()
-    if upstream is None or upstream in names:
+    if upstream is None or upstream in names or (names and upstream == DEFAULT_AGENT):
         return default, names
     return (default if names else upstream), (*names, upstream)
 

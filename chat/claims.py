@@ -13,7 +13,7 @@ from chat import agents, presence, queries, rows
 from chat.batch import Batch
 from chat.dispatch import take_up
 from chat.keys import new_key
-from chat.models import ACTIVE, LIVE, AgentSlot, ChatSession, Command, Run, RunStatus
+from chat.models import ACTIVE, LIVE, AgentSlot, ChatSession, Command, Process, Run, RunStatus
 from chat.presence import Quiet
 from chat.turns import Peer, Slot, Turn
 from hermes_site.errors import Conflict
@@ -98,9 +98,10 @@ def _next(me: Any) -> QuerySet[Run]:
         session=OuterRef("session"),
         status__in=LIVE,
     )
+    others = Process.objects.exclude(uuid=me).values("uuid")
     elsewhere = AgentSlot.objects.filter(
-        user=OuterRef("user"), name=settings.HERMES_UPSTREAM_AGENT, process__isnull=False
-    ).exclude(process=me)
+        user=OuterRef("user"), name=settings.HERMES_UPSTREAM_AGENT, process__in=others
+    )
     queued = Run.objects.filter(
         status=RunStatus.QUEUED, delivered_at=None, user_message__isnull=False, user__is_active=True
     )
@@ -141,7 +142,8 @@ class Sit(presence.Connect):
 
     def admit(self, row: AgentSlot, batch: Batch) -> list[float]:
         """No takeover."""
-        if row.process not in (None, batch.process) or self.slot.peer not in (None, self.peer):
+        others = Process.objects.exclude(uuid=batch.process)
+        if self.slot.peer not in (None, self.peer) or others.filter(uuid=row.process).exists():
             raise Conflict("somebody else has this place")
         if not agents.is_upstream(self.slot.user_id, self.slot.name):
             raise Conflict("this user has an agent of that name")

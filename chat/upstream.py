@@ -330,6 +330,7 @@ class UpstreamAgent:
     async def _recover(self) -> None:
         """Something could not be written: sit down anew, and go on from what is there."""
         logger.warning("what the upstream said could not be written: going on from what is there")
+        begun = time.monotonic()
         while not self._closed:
             try:
                 await self.sit()
@@ -337,6 +338,8 @@ class UpstreamAgent:
             except Conflict:
                 self.close(CloseCode.REPLACED)
             except GatewayError:
+                if time.monotonic() - begun > settings.HERMES_STREAM_GRACE_SECONDS:
+                    self.close(CloseCode.INTERNAL)
                 await asyncio.sleep(RETRY_SECONDS)
         self._recovering = False
         self._joining.clear()
