@@ -1,6 +1,7 @@
 """The HTTP addresses of chat: the log, who the caller is, and the second door."""
 
 from django.urls import path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
 from chat.api import history, runs, sessions, subscription
 from chat.api.frames import FramesView
@@ -10,6 +11,8 @@ HERMES = "api/hermes"
 
 urlpatterns = [
     path("api/frames", FramesView.as_view(), name="frames"),
+    path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("api/docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("api/me", MeView.as_view(), name="me"),
     path(f"{HERMES}/api/sessions", sessions.collection, name="sessions"),
     path(f"{HERMES}/api/sessions/<str:session>", sessions.member, name="session"),

@@ -123,6 +123,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "channels",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "hermes_site",
     "accounts",
     "media",
@@ -252,6 +254,18 @@ REST_FRAMEWORK = {
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "hermes_site.rest.JsonAlways",
     "EXCEPTION_HANDLER": "hermes_site.rest.drf_errors",
     "UNAUTHENTICATED_USER": None,
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Hermes Chat",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "PREPROCESSING_HOOKS": ["chat.api.schema.nothing"],
+    "POSTPROCESSING_HOOKS": ["chat.api.schema.describe"],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "",
 }
 
 # --- Frames and streams --------------------------------------------------------------------------------------------
