@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -41,7 +42,8 @@ class Dispatch(Quiet):
         last, _ = batch.cursors_before(slot.user_id)
         if slot.handed >= last:
             return False
-        again = Q(delivered_at__isnull=False, user_message__cursor__lte=slot.redeliver_to)
+        begin, end = slot.redeliver
+        again = Q(delivered_at__isnull=False, user_message__cursor__gt=begin, user_message__cursor__lte=end)
         runs = list(
             Run.objects.filter(
                 Q(delivered_at__isnull=True) | again,
@@ -58,6 +60,8 @@ class Dispatch(Quiet):
             take_up(batch, slot, run)
         more = len(runs) > HAND_OUT_ROWS
         slot.handed = runs[HAND_OUT_ROWS - 1].user_message.cursor if more else last
+        batch.otherwise(partial(setattr, slot, "redeliver", slot.redeliver))
+        slot.redeliver = (max(begin, slot.handed), end)
         return more or batch.cursors(slot.user_id)[0] > last
 
 

@@ -77,11 +77,11 @@ class Connect(Quiet):
         slot.key, slot.generation, slot.caps = row.pk, row.generation, self.caps
         slot.dropping, slot.stopped = {}, {}
         last, _ = batch.cursors(slot.user_id)
-        slot.redeliver_to = 0
+        slot.redeliver = (0, 0)
         slot.handed = 0
         if "sync" in self.caps and self.since is not None:
-            slot.redeliver_to = last
             slot.handed = min(self.since, last)
+            slot.redeliver = (slot.handed, last)
         Run.objects.filter(
             user_id=slot.user_id, agent=slot.name, status__in=LIVE, delivered_at__isnull=False
         ).update(owner=batch.process, epoch=row.generation)

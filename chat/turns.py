@@ -115,7 +115,7 @@ class Slot:
             str, bool
         ] = {}  # sessions whose frames are dropped up to their `stream_end`; told yet?
         self.stopped: dict[str, bool] = {}  # messages whose turns were cancelled while they waited; told yet?
-        self.redeliver_to = 0  # turns up to this cursor are handed out again, if they live
+        self.redeliver = (0, 0)  # live turns after the first cursor, up to the second, are handed out again
         self.known = False  # whether `turns` is what the database says
         self.before: dict[int, Turn] = {}  # turns that were forgotten: what no row says of them
         self.turns: dict[int, list[Turn]] = {}  # by session, in order
@@ -129,11 +129,11 @@ class Slot:
 
     def seat(self) -> tuple[Any, ...]:
         """What it knows of its connection, for `restore`."""
-        return self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver_to
+        return self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver
 
     def restore(self, seat: tuple[Any, ...]) -> None:
         """The connection it had is the newest again: the next one could not be seated."""
-        self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver_to = seat
+        self.key, self.generation, self.caps, self.dropping, self.stopped, self.redeliver = seat
 
     def forget(self) -> None:
         """Drop what was cached, after a commit that failed."""
