@@ -118,15 +118,26 @@ class Answer:
     def _tell_from(self, chars: int, text: str) -> None:
         """Everything after `chars` is waiting again; events that were told stay told, an open request does not."""
         later = [item for item in self._waiting if isinstance(item, dict)]
-        unsaid = sum(len(item) for item in self._waiting if isinstance(item, str))
-        again = text[chars : len(text) - unsaid]
-        if again:
-            self._waiting.appendleft(again)
+        said = len(text) - sum(len(item) for item in self._waiting if isinstance(item, str))
+        if chars < said:
+            self._waiting.appendleft(text[chars:said])
+        else:
+            self._drop(chars - said)
         if self._open_request is not None and self._open_request not in later:
             self._waiting.append(self._open_request)
         self.attached = True
         self.end_told = False
         self._files_told = 0
+
+    def _drop(self, chars: int) -> None:
+        """Take so many characters off the text that waits; what waits between them stays."""
+        kept: deque[str | Frame] = deque()
+        for item in self._waiting:
+            if isinstance(item, str):
+                item, chars = item[chars:], max(0, chars - len(item))
+            if item:
+                kept.append(item)
+        self._waiting = kept
 
     def _next_piece(self) -> str:
         """Take the text at the head, joined up to the next event and the size of a frame."""
