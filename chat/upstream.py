@@ -152,6 +152,7 @@ class Upstream:
             return
         journal.keep(slot)  # again: an old grace time may have let it go meanwhile
         self.agents[one.user_id] = agent
+        logger.info("the upstream answers user %s from here", one.user_id)
 
     def _stop_left_over(self, left: claims.LeftOver) -> None:
         if left.run in self._stopped or any(

@@ -41,7 +41,7 @@ def breakable(templates: Templates, hermes_server: HermesServer) -> Iterator[Gat
 
 @pytest.fixture
 def gateway(breakable: Gateway, hermes_server: HermesServer) -> Iterator[Gateway]:
-    """The same; each test leaves it running."""
+    """The same; each test but the last leaves it running."""
     yield breakable
     assert hermes_server.key not in breakable.log()
 
@@ -109,21 +109,6 @@ async def test_a_gateway_killed_under_a_run_never_asks_again_and_stops_what_it_l
     assert left == [["0"]]
 
 
-async def test_a_gateway_that_stops_interrupts_what_is_under_way(
-    gateway: Gateway, hermes_server: HermesServer
-):
-    """After SIGTERM, without a restart: the run has ended, its text is kept, Hermes works on nothing."""
-    alice, session = guest(gateway, "alice"), new_id()
-    async with await gateway.app(alice) as app:
-        await app.say("@hang 600", session)
-        await eventually(lambda: _asked(gateway), TURN_SECONDS, "Hermes was asked")
-        gateway.begin_to_stop()
-        gateway.app_server.wait_stopped()
-    assert [run["status"] for run in gateway.clerk.runs(alice, session)] == ["interrupted"]
-    gateway.app_server.start()
-    gateway.app_server.wait_ready()
-
-
 async def test_questions_beyond_the_cap_wait_in_order(gateway: Gateway):
     """One turn at a time over all users: the others are queued, may be stopped while they wait, and begin in order."""
     people = [guest(gateway, name) for name in ("alice", "bob", "carol")]
@@ -166,6 +151,19 @@ async def test_an_answer_is_whole_although_the_database_was_away(gateway: Gatewa
     assert "could not be written" in gateway.log(), "the lock was not felt"
     answer = gateway.clerk.messages(alice, session)[1]["data"]
     assert answer == {"text": " ".join(f"word{number}" for number in range(1, 101))}
+
+
+async def test_a_gateway_that_stops_interrupts_what_is_under_way(
+    gateway: Gateway, hermes_server: HermesServer
+):
+    """After SIGTERM, without a restart: the run has ended. (The last test of this gateway: it stays stopped.)"""
+    alice, session = guest(gateway, "alice"), new_id()
+    async with await gateway.app(alice) as app:
+        await app.say("@hang 600", session)
+        await eventually(lambda: _asked(gateway), TURN_SECONDS, "Hermes was asked")
+        gateway.begin_to_stop()
+        gateway.app_server.wait_stopped()
+    assert [run["status"] for run in gateway.clerk.runs(alice, session)] == ["interrupted"]
 
 
 async def _asked(gateway: Gateway) -> bool:
