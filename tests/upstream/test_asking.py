@@ -1,7 +1,8 @@
 """What Hermes is told of a session and of the conversation before a question."""
 
+from typing import Any
+
 import pytest
-from pytest_django.fixtures import SettingsWrapper
 
 from chat.asking import as_history, session_id
 
@@ -58,7 +59,7 @@ def test_history_goes_by_question_and_answer(said: tuple[str, ...], sent: list[s
     assert kept(*said) == sent
 
 
-def test_the_newest_are_kept_within_the_bytes(settings: SettingsWrapper):
+def test_the_newest_are_kept_within_the_bytes(settings: Any):
     """Whole messages, beginning with a question; characters count as the bytes they are."""
     settings.HERMES_UPSTREAM_HISTORY_BYTES = 8
     assert kept("u:old", "a:old", "u:1234", "a:5678") == ["u:1234", "a:5678"]
