@@ -148,7 +148,9 @@ def test_an_open_request_is_asked_again_on_a_new_connection():
     assert told(one) == []
 
 
-@given(st.lists(st.one_of(st.text("abc", min_size=1, max_size=3), st.just(TOOL)), max_size=8), st.integers(0, 24))
+@given(
+    st.lists(st.one_of(st.text("abc", min_size=1, max_size=3), st.just(TOOL)), max_size=8), st.integers(0, 24)
+)
 def test_what_waits_is_told_from_where_the_gateway_is(items: list, held: int):
     """A bridge that was restarted reads its turn again from the first event; none of it was told by this one."""
     one = answer()
@@ -159,7 +161,7 @@ def test_what_waits_is_told_from_where_the_gateway_is(items: list, held: int):
     one.go_on(chars)
     frames = told(one)
     assert text(frames) == whole[chars:]
-    assert kinds(frames).count("event") == sum(1 for item in items if item is TOOL)
+    assert kinds(frames).count("tool.started") == sum(1 for item in items if item is TOOL)
 
 
 PIECES = st.lists(st.one_of(st.text("abc", min_size=1, max_size=3), st.just(TOOL)), max_size=12)
