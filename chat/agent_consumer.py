@@ -189,6 +189,8 @@ class AgentConsumer(ChatSocket):
 class _Dispatch(dispatch.Dispatch):
     """A look for what waits; its outcome comes back to the socket."""
 
+    insists = True
+
     def __init__(self, socket: AgentConsumer) -> None:
         super().__init__(socket.slot, socket.generation)
         self.socket = socket

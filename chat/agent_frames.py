@@ -43,6 +43,10 @@ class Pieces(Joinable):
         answers.current(self.slot, self.speaker.generation)
         answers.pieces(batch, self.slot, self.session, "".join(self.texts))
 
+    def failed(self, error: BaseException) -> None:
+        """What comes after it would make a hole."""
+        _break_off(self.speaker, error)
+
     def done(self, result: Any, error: BaseException | None) -> None:
         """The speaker hears how they fared."""
         self.speaker.unwritten -= sum(map(len, self.texts))
@@ -77,6 +81,16 @@ class AgentFrame:
             raise Outdated
         answers.take(batch, self.slot, self.frame)
 
+    def failed(self, error: BaseException) -> None:
+        """What comes after it does not follow."""
+        _break_off(self.speaker, error)
+
     def done(self, result: Any, error: BaseException | None) -> None:
         """The speaker hears how it fared."""
         self.speaker.judge(error, self.frame.session, getattr(self.frame, "id", None))
+
+
+def _break_off(speaker: Speaker, error: BaseException) -> None:
+    """A frame of this connection is lost: nothing after it is taken. In the writer's thread."""
+    if not isinstance(error, Outdated):
+        speaker.slot.broken = speaker.generation

@@ -36,12 +36,12 @@ class Outdated(Exception):
 
 def current(slot: Slot, generation: int) -> None:
     """
-    Make sure that a frame came by the slot's present connection.
+    Make sure that a frame came by the slot's present connection, and that all before it were stored.
 
     Raises:
-        Outdated: If it did not.
+        Outdated: If it did not, or one was lost: the agent comes back and goes on from what is there.
     """
-    if slot.generation != generation:
+    if slot.generation != generation or slot.broken == generation:
         raise Outdated
 
 
@@ -223,6 +223,8 @@ def file_is_in(batch: Batch, slot: Slot, turn: Turn) -> None:
 class QuietEnd:
     """A turn that has been answered, and quiet since, is complete."""
 
+    insists = True
+
     def __init__(self, slot: Slot, turn: Turn, window: int) -> None:
         self.slot = slot
         self.turn = turn
@@ -245,6 +247,8 @@ class QuietEnd:
 
 class TooLong:
     """A stream has more text than one may have: it ends, with an error."""
+
+    insists = True
 
     def __init__(self, slot: Slot, turn: Turn) -> None:
         self.slot = slot

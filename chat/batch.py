@@ -51,7 +51,8 @@ class Item(Protocol):
     One verb's share of a transaction.
 
     An item whose class says `alone = True` gets a transaction of its own: it reads rows that others in its
-    batch may have staged.
+    batch may have staged. One that says `insists = True` is put again, later, when the database was away. One
+    with a function `failed` hears in the writer's thread, before anything after it, that it was not written.
     """
 
     def load(self, batch: Batch) -> None:

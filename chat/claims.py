@@ -297,6 +297,7 @@ class Lose(Quiet):
     """What the gateway's own agent says of a turn cannot be written: the turn has ended, if it has not yet."""
 
     alone = True
+    insists = True
 
     def __init__(self, slot: Slot, session: str, message_id: str) -> None:
         self.slot = slot

@@ -269,6 +269,8 @@ class TakeCommands(Quiet):
 class StopUnconfirmed(Quiet):
     """The agent has not confirmed a stop in time: the run is interrupted, what still comes is dropped."""
 
+    insists = True
+
     def __init__(self, slot: Slot, turn: Turn) -> None:
         self.slot = slot
         self.turn = turn

@@ -129,6 +129,8 @@ def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor
 class Silence(Quiet):
     """Nothing has been heard of a turn for a set time: its Apps get a notice, and the turn lives on."""
 
+    insists = True
+
     def __init__(self, slot: Slot, turn: Turn) -> None:
         self.slot = slot
         self.turn = turn

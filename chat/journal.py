@@ -34,7 +34,13 @@ logger = logging.getLogger(__name__)
 
 TRIES = 3
 RETRY_SECONDS = 0.1
+INSIST_SECONDS = 1.0
+KNOW_SECONDS = 5.0  # how long the database may be away while it alone can tell whether a commit happened
 Outcome = tuple[Item, Any, BaseException | None]
+
+
+class InDoubt(Exception):
+    """The answer to a commit was lost, and the database does not come back to tell whether it happened."""
 
 
 class Committed:
@@ -206,10 +212,10 @@ class Journal:
         for committed in done:
             batch = committed.batch
             if batch is not None:
-                self._tell(batch.told)
-                for slot, text in batch.pushes:
+                for slot, text in batch.pushes:  # first: what is handed out may have ended in this very batch
                     if slot.peer is not None:
                         slot.peer.push(text)
+                self._tell(batch.told)
                 for seconds, item in batch.timers:
                     self.later(seconds, item)
                 for call in batch.calls:
@@ -222,6 +228,9 @@ class Journal:
             for item, result, error in committed.outcomes:
                 if isinstance(error, Postponed):
                     self.put(item)
+                    continue
+                if isinstance(error, Unavailable) and getattr(item, "insists", False):
+                    self.later(INSIST_SECONDS, item)
                     continue
                 try:
                     item.done(result, error)
@@ -265,6 +274,8 @@ class Journal:
         for attempt in range(TRIES):
             try:
                 return [self._attempt(items)]
+            except InDoubt:
+                break
             except Exception as error:
                 if not self._lost_connection(error):
                     if len(items) > 1:
@@ -273,8 +284,7 @@ class Journal:
                         )
                     return [self._alone(item) for item in items]
                 time.sleep(RETRY_SECONDS * (attempt + 1))
-        away = Unavailable("the database does not answer")
-        return [Committed(None, [(item, None, away) for item in items])]
+        return [_failed(items, Unavailable("the database does not answer"))]
 
     def _alone(self, item: Item) -> Committed:
         """Commit one item by itself; what it meets is its own."""
@@ -285,6 +295,9 @@ class Journal:
             except HeldForDead:
                 self.lost = True
                 error = Unavailable("this process has to begin anew")
+                break
+            except InDoubt:
+                error = Unavailable("the database does not answer")
                 break
             except NotOurs:
                 error = Outdated()  # taken over: what was cached is forgotten, so it sees the truth now
@@ -297,7 +310,7 @@ class Journal:
                 self._lost_connection(problem)
                 error = Unavailable("the database does not answer")
                 time.sleep(RETRY_SECONDS * (attempt + 1))
-        return Committed(None, [(item, None, error)])
+        return _failed([item], error)
 
     def _attempt(self, items: list[Item]) -> Committed:
         if self.lost:
@@ -307,6 +320,7 @@ class Journal:
         batch.has_apps = self.has_apps
         outcomes: list[Outcome] = []
         number = self._commits + 1
+        committing = False
         try:
             with transaction.atomic():
                 rows.limit_lock_waits(settings.HERMES_LOCK_TIMEOUT_SECONDS)
@@ -320,25 +334,36 @@ class Journal:
                         outcomes.append((item, None, refusal))
                 batch.flush()
                 batch.count_commit(number)
+                committing = True
         except BaseException as error:
             for slot in batch.slots:
                 slot.forget()
-            if isinstance(error, OperationalError | InterfaceError) and self._was_committed(number):
-                self._commits = number
-                return Committed(batch, outcomes)
+            known: bool | None = False
+            if committing and isinstance(error, OperationalError | InterfaceError):
+                known = self._was_committed(number)
+                if known is not False:
+                    self._commits = number
+                if known:
+                    return Committed(batch, outcomes)
             for undo in reversed(batch.undoings):
                 undo()
+            if known is None:
+                raise InDoubt from error
             raise
         self._commits = number
         return Committed(batch, outcomes)
 
-    def _was_committed(self, number: int) -> bool:
-        """Whether a commit whose answer was lost has happened."""
-        try:
-            connection.close()
-            return wrote_commit(self.process, number)
-        except DatabaseProblem:
-            return False
+    def _was_committed(self, number: int) -> bool | None:
+        """Whether a commit whose answer was lost has happened; None: the database does not come back to tell."""
+        deadline = time.monotonic() + KNOW_SECONDS
+        while True:
+            try:
+                connection.close()
+                return wrote_commit(self.process, number)
+            except DatabaseProblem:
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(RETRY_SECONDS)
 
     def _lost_connection(self, error: Exception) -> bool:
         """Whether the database went away under a batch; the next try makes a new connection then."""
@@ -347,3 +372,11 @@ class Journal:
         logger.warning("the database went away: %s", type(error).__name__)
         connection.close()
         return True
+
+
+def _failed(items: list[Item], error: BaseException) -> Committed:
+    """Items that could not be written; the next batch may wait already, so those that have to know know now."""
+    for item in items:
+        if (failed := getattr(item, "failed", None)) is not None:
+            failed(error)
+    return Committed(None, [(item, None, error) for item in items])

@@ -151,6 +151,8 @@ class Opened(Quiet):
 class Closed(Quiet):
     """A socket is gone."""
 
+    insists = True
+
     def __init__(self, key: int) -> None:
         self.key = key
 
@@ -164,6 +166,8 @@ class Closed(Quiet):
 
 class Disconnect(Quiet):
     """An agent's socket has ended; what it had been handed has a grace time."""
+
+    insists = True
 
     def __init__(self, slot: Slot, generation: int) -> None:
         self.slot = slot
@@ -195,6 +199,7 @@ class EndStale(Quiet):
     """
 
     alone = True
+    insists = True
 
     def __init__(self, slot: Slot, generation: int) -> None:
         self.slot = slot

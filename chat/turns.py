@@ -108,6 +108,7 @@ class Slot:
         self.username = username
         self.name = name
         self.generation = 0
+        self.broken = -1  # the generation of which a frame could not be stored: nothing after it is taken
         self.caps: frozenset[str] = frozenset()
         self.peer: Peer | None = None
         self.handed = 0  # every App message up to this cursor has been handed out, or is not for this agent
