@@ -14,6 +14,7 @@ from chat.models import AgentSlot, Run
 # out as they come; and without `sync` none goes back to the queue, where it could be asked a second time.
 UPSTREAM = "upstream"
 UPSTREAM_CAPS = frozenset({"events", "control", UPSTREAM})
+STEER = "steer"  # beside it, once it is known that this Hermes takes remarks
 
 
 def upstream_name() -> str | None:
@@ -49,6 +50,11 @@ def of_upstream(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Those of these runs that are the upstream's to answer."""
     keys = _keys_for(settings.HERMES_UPSTREAM_AGENT).filter(user_id=OuterRef("user_id"))
     return runs.filter(~Exists(keys), agent=settings.HERMES_UPSTREAM_AGENT)
+
+
+def takes_remarks(caps: frozenset[str]) -> bool:
+    """Whether an agent with these capabilities takes remarks in the middle of a turn."""
+    return "control" in caps and (UPSTREAM not in caps or STEER in caps)
 
 
 def held_by_agents() -> QuerySet[AgentSlot]:

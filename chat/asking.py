@@ -15,10 +15,11 @@ from django.conf import settings
 
 from bridge import events, orders, wire
 from bridge.events import Order, Refused
+from bridge.hermes import Hermes
 from bridge.state import Conversation
-from bridge.turns import Agent
-from chat import claims, queries
+from chat import agents, claims, queries
 from chat.journal import Journal
+from chat.turns import Slot
 from hermes_site.errors import Conflict, GatewayError, Gone
 from media.storage import Reader
 
@@ -31,6 +32,7 @@ class Teller(Protocol):
     """Who passes on what a turn has to say."""
 
     user_id: int
+    slot: Slot
 
     def tell(self, work: Work) -> None:
         """It has more to say."""
@@ -43,7 +45,7 @@ class Work:
     `dropped`: its turn has ended here, and nobody waits for what Hermes still says.
     """
 
-    def __init__(self, teller: Teller, client: Agent, journal: Journal, frame: dict[str, Any]) -> None:
+    def __init__(self, teller: Teller, client: Hermes, journal: Journal, frame: dict[str, Any]) -> None:
         self.message_id: str = frame["id"]
         self.session: str = frame["session"]
         self.answer = orders.empty_answer(frame)
@@ -150,12 +152,19 @@ class Work:
         await self._journal.do(claims.Asking(user_id, place, upstream_id))
         self.hermes_id = await self._client.start(order)
         try:
-            await self._journal.do(claims.Asked(place.run, self.hermes_id))
-        except GatewayError as error:
+            await self._journal.do(
+                claims.Asked(place.run, self.hermes_id, self._teller.slot, await self._caps())
+            )
+        except (GatewayError, Refused) as error:
             logger.warning("it could not be noted what the upstream was asked: %s", error.text)
         if self._stopping or self.dropped:
             await self.stop_hermes()
         return True
+
+    async def _caps(self) -> frozenset[str]:
+        """What this Hermes lets its agent do."""
+        dialect = await self._client.dialect()
+        return agents.UPSTREAM_CAPS | {agents.STEER} if dialect.steers else agents.UPSTREAM_CAPS
 
     async def _order(self, upstream_id: str, past: tuple[dict[str, str], ...]) -> Order:
         conversation = Conversation(upstream_id, rewritten=upstream_id.endswith(PAST))

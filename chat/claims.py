@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -258,11 +259,13 @@ class Asking(Quiet):
 
 
 class Asked(Quiet):
-    """Hermes has taken it, as this run of its own."""
+    """Hermes has taken it, as this run of its own; `caps` is what its dialect lets the agent do."""
 
-    def __init__(self, run: int, hermes_id: str) -> None:
+    def __init__(self, run: int, hermes_id: str, slot: Slot, caps: frozenset[str]) -> None:
         self.run = run
         self.hermes_id = hermes_id
+        self.slot = slot
+        self.caps = caps
 
     def load(self, batch: Batch) -> None:
         """Nothing."""
@@ -271,6 +274,12 @@ class Asked(Quiet):
         """Note it, so that it can be stopped when this process has died."""
         payload = json.dumps({"run_id": self.hermes_id})
         Command.objects.filter(run_id=self.run, kind=ASKED).update(payload=payload)
+        slot = self.slot
+        if agents.UPSTREAM in slot.caps and slot.caps != self.caps:
+            seat = AgentSlot.objects.filter(pk=slot.key, generation=slot.generation, process=batch.process)
+            if seat.update(caps=",".join(sorted(self.caps))):
+                batch.otherwise(partial(slot.restore, slot.seat()))
+                slot.caps = self.caps
 
 
 class Settled(Quiet):

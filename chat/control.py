@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from chat import ends, frames, queries
+from chat import agents, ends, frames, queries
 from chat.batch import Batch
 from chat.keys import new_key
 from chat.models import LIVE, Command, Message, Run, RunStatus
@@ -139,7 +139,7 @@ class Steer(ForRun):
     def apply(self, batch: Batch) -> None:
         """Steer it here, or have its owner do it."""
         run = self.find()
-        if "control" not in queries.agent_caps(self.user_id, run.agent):
+        if not agents.takes_remarks(queries.agent_caps(self.user_id, run.agent)):
             raise Unsupported("type: this agent does not take remarks", field="type")
         if run.status != RunStatus.RUNNING:
             raise Conflict("reply_to: this turn is not running", api_code="run_not_accepting_steer")

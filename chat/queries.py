@@ -227,10 +227,11 @@ def stream_so_far(run_key: int, up_to: int) -> tuple[dict[str, Any], str] | None
 
 def agent_caps(user_id: int, agent: str) -> frozenset[str]:
     """What an agent granted when it connected last, or what the upstream grants."""
-    if agents.is_upstream(user_id, agent):
+    row = AgentSlot.objects.filter(user_id=user_id, name=agent).values_list("caps", flat=True).first()
+    caps = frozenset(cap for cap in (row or "").split(",") if cap)
+    if agents.UPSTREAM not in caps and agents.is_upstream(user_id, agent):
         return agents.UPSTREAM_CAPS
-    caps = AgentSlot.objects.filter(user_id=user_id, name=agent).values_list("caps", flat=True).first()
-    return frozenset(cap for cap in (caps or "").split(",") if cap)
+    return caps
 
 
 def history_before(session_key: int, ordinal: int, newest: int | None = None) -> list[dict[str, Any]]:

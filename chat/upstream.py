@@ -21,7 +21,6 @@ from django.db import Error as DatabaseProblem
 from bridge import wire
 from bridge.events import Refused
 from bridge.hermes import Hermes
-from bridge.turns import Agent
 from chat import agents, claims, frames, queries
 from chat.agent_frames import AgentFrame, Pieces
 from chat.answers import Outdated
@@ -42,7 +41,7 @@ LAST_STOPS_SECONDS = 2  # for Hermes to take the stops of a process that ends
 class Upstream:
     """One process' share of answering by the upstream. `client` is the way to it."""
 
-    def __init__(self, here: Gateway, client: Agent | None = None) -> None:
+    def __init__(self, here: Gateway, client: Hermes | None = None) -> None:
         self.here = here
         self.client = client or Hermes(
             settings.HERMES_UPSTREAM_URL,

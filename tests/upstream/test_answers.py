@@ -126,6 +126,8 @@ async def test_stop_ends_the_turn_at_hermes_too(gateway: Gateway):
         session = await begin(http)
         question = await app.say("@slow 400 50", session)
         await app.until(TURN_SECONDS, type="stream")
+        refused = await http.post(f"{RUNS}/{question['id']}/steer", json={"input": "this Hermes takes none"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "run_not_accepting_steer")
         await app.send(app.envelope("stop", session, reply_to=question["id"]))
         end = (await app.until(TURN_SECONDS, type="stream_end"))[-1]
         assert end["data"]["status"] == "cancelled"
