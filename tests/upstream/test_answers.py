@@ -233,6 +233,22 @@ async def test_a_user_with_a_key_is_never_answered_by_the_upstream(
     assert scripted_llm.times_asked(f"for my own agent {session}") == 0
 
 
+async def test_an_agent_that_connects_takes_over_and_the_upstream_stops(gateway: Gateway):
+    """A key made in mid-answer: the answer ends interrupted, its text is kept, the next question is the agent's."""
+    bob, session = guest(gateway, "bob"), new_id()
+    async with await gateway.app(bob) as app:
+        await app.say("@slow 400 50", session)
+        await app.until(TURN_SECONDS, type="stream")
+        async with await gateway.agent(bob, key=gateway.clerk.key(bob.name), caps="events,control") as agent:
+            await app.until(TURN_SECONDS, type="stream_end")
+            question = await app.say("and now you", session)
+            assert (await agent.until(type="text"))[-1]["id"] == question["id"]
+            await agent.stream(["mine"], session, question["id"])
+            assert (await app.read_stream(session)).text == "mine"
+            assert not [frame for frame in agent.seen if frame["type"] == "error"]
+    assert [run["status"] for run in gateway.clerk.runs(bob, session)] == ["interrupted", "completed"]
+
+
 def _png() -> bytes:
     """A picture of one point."""
 
