@@ -12,6 +12,7 @@ from tests.rig.pool import Pool
 from tests.rig.sockets import new_id
 from tests.upstream.rig import (
     RUNS,
+    SESSIONS,
     TURN_SECONDS,
     answer_of,
     ask,
@@ -61,7 +62,7 @@ async def test_a_conversation_with_a_new_beginning(gateway: Gateway):
         assert (await answer_of(app))[1] == "I am Bob | @recall"
 
 
-async def test_a_replaced_middle_is_forgotten(gateway: Gateway):
+async def test_a_replaced_middle_is_forgotten_and_a_copy_knows_what_was_copied(gateway: Gateway):
     """Regenerated, the second of three answers knows the first question only, and the next knows the new past."""
     alice = guest(gateway, "alice")
     async with gateway.http(alice) as http:
@@ -72,6 +73,10 @@ async def test_a_replaced_middle_is_forgotten(gateway: Gateway):
         again = await ask(http, session, None, replace_from=second[0]["run_id"])
         assert text_of(again) == "one"
         assert text_of(await ask(http, session, "@recall")) == "one | @recall"
+        fork = (await http.post(f"{SESSIONS}/{session}/fork", json={"run_id": again[0]["run_id"]})).json()
+        copy = fork["session"]["id"]
+        await ask(http, copy, "only here")
+        assert text_of(await ask(http, copy, "@recall")) == "one | @recall | only here"
 
 
 async def test_stop_and_steer(gateway: Gateway):
