@@ -144,7 +144,9 @@ class AgentConsumer(ChatSocket):
         if told.side == "app":
             if told.notice is not None and told.notice["to"] == self.slot.name:
                 self.push(frames.encode(told.notice))
-            elif told.away or (told.cursor or 0) > self.slot.handed:  # it was not handed out in its own commit
+            elif (
+                told.away or (told.cursor or 0) > self.slot.handed
+            ):  # it was not handed out in its own commit
                 self.wake()
             return
         own = told.run is not None and told.run.agent == self.slot.name

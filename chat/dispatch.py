@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -115,7 +116,7 @@ def begins_fork(slot: Slot, copied: int | None, ordinal: int) -> bool:
 
 
 def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor: int) -> None:
-    """Have a message handed to its agent, and watch for signs of life of its turn."""
+    """Have a message handed to its agent, which from now on owes a sign of life."""
     if "sync" in slot.caps:
         frame = {**frame, "cursor": cursor}
     images = frame["data"].get("images")
@@ -123,40 +124,36 @@ def hand_out(batch: Batch, slot: Slot, turn: Turn, frame: dict[str, Any], cursor
         text = "\n".join([part for part in [frame["data"].get("text"), *images] if part])
         frame = {**frame, "data": {**frame["data"], "text": text}}
     batch.push(slot, frames.encode(frame))
-    batch.later(settings.HERMES_ANSWER_SECONDS, Silence(slot, turn))
+    turn.sign = batch.monotonic
 
 
-class Silence(Quiet):
-    """Nothing has been heard of a turn for a set time: its Apps get a notice, and the turn lives on."""
+class Silences(Quiet):
+    """Look for turns of which nothing was heard for a set time: their Apps get a notice, and they live on."""
 
-    insists = True
-
-    def __init__(self, slot: Slot, turn: Turn) -> None:
-        self.slot = slot
-        self.turn = turn
+    def __init__(self, slots: Iterable[Slot]) -> None:
+        self.slots = [slot for slot in slots if slot.known and slot.turns]
 
     def load(self, batch: Batch) -> None:
-        """The agent's turns."""
-        batch.want_turns(self.slot)
+        """The agents' turns."""
+        for slot in self.slots:
+            batch.want_turns(slot)
 
     def apply(self, batch: Batch) -> None:
         """Tell it once per silence; waiting behind another turn is none."""
-        slot, limit = self.slot, settings.HERMES_ANSWER_SECONDS
-        turn = slot.get(self.turn.key)
-        if turn is None:
-            return
-        waits = turn.status == RunStatus.QUEUED
-        silent = 0.0 if waits else batch.monotonic - turn.sign
-        if silent < limit * 0.99:  # timers may run out a little early
-            turn.told_silence = False
-            batch.later(limit - silent, Silence(slot, turn))
-            return
-        if not turn.told_silence:
-            turn.told_silence = True
-            reply_to = turn.ref.reply_to or (turn.stream.reply_to if turn.stream else None)
-            text = f"the agent has shown no sign of life for {limit:g} seconds"
-            error = ends.notice_error(
-                batch, slot, session=turn.ref.session, reply_to=reply_to, code="timeout", text=text
-            )
-            batch.tell(Told(slot.user_id, notice=error))
-        batch.later(limit, Silence(slot, turn))
+        limit = settings.HERMES_ANSWER_SECONDS
+        for slot in self.slots:
+            for turn in slot.all_turns():
+                if turn.status == RunStatus.QUEUED or batch.monotonic - turn.sign < limit:
+                    turn.told_silence = False
+                elif not turn.told_silence:
+                    turn.told_silence = True
+                    _tell_silence(batch, slot, turn, limit)
+
+
+def _tell_silence(batch: Batch, slot: Slot, turn: Turn, limit: float) -> None:
+    reply_to = turn.ref.reply_to or (turn.stream.reply_to if turn.stream else None)
+    text = f"the agent has shown no sign of life for {limit:g} seconds"
+    error = ends.notice_error(
+        batch, slot, session=turn.ref.session, reply_to=reply_to, code="timeout", text=text
+    )
+    batch.tell(Told(slot.user_id, notice=error))

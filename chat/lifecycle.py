@@ -16,6 +16,7 @@ from accounts.auth import invalid_now
 from chat import agents, gateway, processes, queries
 from chat.beyond import Beyond
 from chat.control import TakeCommands
+from chat.dispatch import Silences
 from chat.gateway import Gateway
 from chat.runs import Expire
 from chat.upstream import Upstream
@@ -24,6 +25,7 @@ from hermes_site.errors import CloseCode
 logger = logging.getLogger(__name__)
 
 TICKS_A_HEARTBEAT = 30
+LOOKS_A_SILENCE = 20
 COMMANDS_SECONDS = 1
 _clocks: set[asyncio.Task[None]] = set()
 
@@ -48,6 +50,9 @@ async def startup() -> None:
     _keep(_every(settings.HERMES_PROCESS_BEAT_SECONDS, lambda: _beat(here)))
     _keep(_every(min(1.0, settings.HERMES_HEARTBEAT_SECONDS / TICKS_A_HEARTBEAT), lambda: _look(here)))
     _keep(_every(settings.HERMES_CREDENTIAL_CHECK_SECONDS, lambda: _check_credentials(here)))
+    _keep(
+        _every(min(30.0, settings.HERMES_ANSWER_SECONDS / LOOKS_A_SILENCE), lambda: _look_for_silence(here))
+    )
     _keep(_every(min(60.0, max(1.0, settings.HERMES_QUEUE_SECONDS / 10)), lambda: _expire(here)))
 
 
@@ -56,10 +61,8 @@ async def drain() -> None:
     here = gateway.running()
     here.draining = True
     begun = time.monotonic()
-    least, most = settings.HERMES_DRAIN_LEAST_SECONDS, settings.HERMES_DRAIN_SECONDS
-    while (waited := time.monotonic() - begun) < most:
-        open_streams = any(slot.open for slot in here.journal.slots.values())
-        if not open_streams or (waited >= least and not open_streams):
+    while time.monotonic() - begun < settings.HERMES_DRAIN_SECONDS:  # streams end one by one
+        if not any(slot.open for slot in here.journal.slots.values()):
             break
         await asyncio.sleep(0.05)
     await here.close_all(CloseCode.GOING_AWAY, timeout_seconds=3)
@@ -163,6 +166,12 @@ async def _poll(here: Gateway) -> None:
             slot.peer.close(CloseCode.REPLACED)
         elif cursors.get(slot.user_id, 0) > slot.handed:
             slot.peer.wake()
+
+
+async def _look_for_silence(here: Gateway) -> None:
+    """Turns that show no sign of life."""
+    if here.journal.slots:
+        await here.journal.do(Silences(here.journal.slots.values()))
 
 
 async def _expire(here: Gateway) -> None:

@@ -121,6 +121,7 @@ class Slot:
         self.before: dict[int, Turn] = {}  # turns that were forgotten: what no row says of them
         self.turns: dict[int, list[Turn]] = {}  # by session, in order
         self._by_key: dict[int, Turn] = {}
+        self._by_question: dict[str, Turn] = {}  # by the id of the user's message
         self.open: dict[str, Turn] = {}  # those with an open stream, by the session's id
 
     def wake(self) -> None:
@@ -145,7 +146,7 @@ class Slot:
 
     def clear(self) -> None:
         """Hold no turns."""
-        self.turns, self.open, self._by_key = {}, {}, {}
+        self.turns, self.open, self._by_key, self._by_question = {}, {}, {}, {}
 
     def all_turns(self) -> Iterator[Turn]:
         """Every live turn."""
@@ -159,12 +160,15 @@ class Slot:
         if len(turns) > 1 and turns[-2].ordinal > turn.ordinal:
             turns.sort(key=lambda other: other.ordinal)
         self._by_key[turn.key] = turn
+        if turn.ref.reply_to is not None:
+            self._by_question[turn.ref.reply_to] = turn
 
     def remove(self, turn: Turn) -> None:
         """Let go of a turn that has ended."""
         turns = self.turns.get(turn.session, [])
         if self._by_key.pop(turn.key, None) is not None:
             turns.remove(turn)
+            self._by_question.pop(turn.ref.reply_to or "", None)
         if self.open.get(turn.ref.session) is turn:
             del self.open[turn.ref.session]
         if not turns:
@@ -176,10 +180,11 @@ class Slot:
 
     def answering(self, session: int, reply_to: str | None) -> Turn | None:
         """Which turn a frame belongs to: the one `reply_to` names, or without one the oldest; None: its own."""
-        turns = self.turns.get(session, ())
         if reply_to is None:
+            turns = self.turns.get(session)
             return turns[0] if turns else None
-        return next((turn for turn in turns if turn.ref.reply_to == reply_to), None)
+        turn = self._by_question.get(reply_to)
+        return turn if turn is not None and turn.session == session else None
 
     def active(self, session: int) -> Turn | None:
         """The running turn of a session."""

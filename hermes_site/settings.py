@@ -306,7 +306,6 @@ HERMES_HINT_BYTES = count("HERMES_HINT_BYTES", 64 * KIB)  # largest hint between
 HERMES_HERE_SECONDS = seconds("HERMES_HERE_SECONDS", 5)  # between words that a process has readers of a user
 HERMES_LAYER_LOST_SECONDS = seconds("HERMES_LAYER_LOST_SECONDS", 15)  # layer away this long: sockets close 4011
 HERMES_DRAIN_SECONDS = seconds("HERMES_DRAIN_SECONDS", 10)  # for open streams on SIGTERM, at most
-HERMES_DRAIN_LEAST_SECONDS = seconds("HERMES_DRAIN_LEAST_SECONDS", 2)  # the same, at least
 HERMES_APP_FRAMES_PER_SECOND = count("HERMES_APP_FRAMES_PER_SECOND", 50)  # of one user, all devices, in the long run
 HERMES_APP_FRAMES_BURST = count("HERMES_APP_FRAMES_BURST", 1000)  # the same, at once
 HERMES_AGENT_FRAMES_PER_SECOND = count("HERMES_AGENT_FRAMES_PER_SECOND", 200)  # of one agent, pieces not counted

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from chat import presence, processes
+from chat import dispatch, presence, processes
 from chat.models import AgentSlot, Connection, Message, Process, Run
 from chat.runs import Expire
 from hermes_site.errors import CloseCode, Offline, RateLimited, Unsupported
@@ -266,7 +266,7 @@ def silence(desk: Desk, agent: Agent, seconds: float) -> None:
     """That long nothing is heard of any turn."""
     for turn in agent.slot.all_turns():
         turn.sign -= seconds
-    desk.let(seconds)
+    desk.do(dispatch.Silences([agent.slot]))
 
 
 def test_a_turn_without_a_sign_of_life_is_told_of_once(desk: Desk, alice: User) -> None:
@@ -279,7 +279,7 @@ def test_a_turn_without_a_sign_of_life_is_told_of_once(desk: Desk, alice: User) 
     agent.start("str_1", reply_to="m1")
     agent.piece("late")
     assert device.spelled == ["S1 stream_start str_1", "S1 stream 'late'"]
-    desk.let(601)  # the clock finds that something was heard
+    desk.do(dispatch.Silences([agent.slot]))  # the clock finds that something was heard
     silence(desk, agent, 601)
     assert device.spelled == ["S1 error timeout m1"]
 
