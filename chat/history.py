@@ -80,7 +80,11 @@ def status_of(run: Run) -> Row:
         "status": run.status,
         "created_at": run.created_at.timestamp(),
         "updated_at": (run.ended_at or run.delivered_at or run.created_at).timestamp(),
-        "last_event": f"run.{run.status}" if run.status not in LIVE else events[-1]["event"] if events else None,
+        "last_event": f"run.{run.status}"
+        if run.status not in LIVE
+        else events[-1]["event"]
+        if events
+        else None,
         "last_event_id": str(last),
     }
     if output:

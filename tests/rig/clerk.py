@@ -6,6 +6,7 @@ process: one JSON order a line in, one JSON answer a line out.
 
 import io
 import json
+import secrets
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -118,6 +119,13 @@ def _orders() -> dict[str, Any]:
     def change_user(name: str, **fields: Any) -> None:
         users.filter(username=name).update(**fields)
 
+    def set_password(name: str) -> str:
+        user = users.get(username=name)
+        password = secrets.token_urlsafe(12)
+        user.set_password(password)
+        user.save()
+        return password
+
     def delete_user(name: str) -> None:
         users.get(username=name).delete()
 
@@ -172,6 +180,7 @@ def _orders() -> dict[str, Any]:
         permit,
         change_user,
         delete_user,
+        set_password,
         command,
         messages,
         media,

@@ -10,10 +10,12 @@ from tests.rig.gateway import Gateway
 from tests.rig.sockets import Agent, Frame
 
 CAPS = "sync,events,control"
+QUIET_CAPS = "events,control"
+"""Without the echoes of its own messages, which a test that reads the agent's frames would have to leave out."""
 Play = Callable[[Agent, Frame], Awaitable[None]]
 
 
-async def connect(gateway: Gateway, person: Person, caps: str = CAPS, **options: Any) -> Agent:
+async def connect(gateway: Gateway, person: Person, caps: str = QUIET_CAPS, **options: Any) -> Agent:
     """An agent that has been greeted."""
     agent = await gateway.agent(person, caps=caps, **options)
     await agent.expect(type="ready")
