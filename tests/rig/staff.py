@@ -108,7 +108,7 @@ class Browser:
             pages.append(await self.get(urljoin(f"/admin/{app}/{model}/", link)))
         return pages
 
-    async def rows(self, app: str, model: str, search: str = "", limit: int = 2) -> list[Page]:
+    async def rows(self, app: str, model: str, search: str = "", limit: int = 1) -> list[Page]:
         """The list that a search finds, and of each row, up to a limit, its detail, history and delete confirmation."""
         pages = [await self.list_page(app, model, q=search)]
         pattern = rf"/admin/{app}/{model}/[^/]+/change/"
