@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,23 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / TICKS_PER_SECOND
 
 
+class Meter:
+    """What some processes and this one use, from now on."""
+
+    def __init__(self, pids: list[int]) -> None:
+        self._pids = pids
+        self._began, self._cpu, self._own = time.monotonic(), cpu_seconds(pids), time.process_time()
+
+    def used(self) -> dict[str, float]:
+        """So far: `seconds` of the clock, `cpu_seconds` of the processes, `load_share` of this one's core."""
+        seconds = time.monotonic() - self._began
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds(self._pids) - self._cpu,
+            "load_share": (time.process_time() - self._own) / seconds,
+        }
+
+
 def resident_kib(pids: list[int]) -> int:
     """Resident memory of the processes together."""
     total = 0
@@ -44,10 +62,10 @@ def resident_kib(pids: list[int]) -> int:
 
 
 @contextlib.contextmanager
-def on_core(core: int) -> Iterator[None]:
-    """What is started meanwhile runs on one core, where there are several."""
+def on_core(core: int | None) -> Iterator[None]:
+    """What is started meanwhile runs on one core, where there are several; None: on any."""
     before = os.sched_getaffinity(0)
-    if len(before) > 1:
+    if core is not None and len(before) > 1:
         os.sched_setaffinity(0, {sorted(before)[core]})
     try:
         yield

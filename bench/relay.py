@@ -1,7 +1,7 @@
 """
 The reference: a bare relay on Python's `websockets`, which checks nothing and keeps nothing.
 
-`/agent/N` sends, `/app/N` receives what agent N sent. Run as `python -m bench.relay PORT`.
+`/agent/N` and `/app/N` are the two ends of pair N; what one sends the other receives. Run as `python -m bench.relay PORT`.
 """
 
 import asyncio
@@ -12,28 +12,23 @@ import uvloop
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 from websockets.exceptions import ConnectionClosed
 
-apps: dict[str, set[ServerConnection]] = {}
+OTHER = {"app": "agent", "agent": "app"}
+ends: dict[tuple[str, str], set[ServerConnection]] = {}
 
 
 async def relay(socket: ServerConnection) -> None:
     """Serve one socket of either side until it closes."""
     assert socket.request is not None
     _, side, pair = socket.request.path.split("/")
-    if side == "app":
-        readers = apps.setdefault(pair, set())
-        readers.add(socket)
-        try:
-            await socket.wait_closed()
-        finally:
-            readers.discard(socket)
-        return
+    ends.setdefault((side, pair), set()).add(socket)
+    readers = ends.setdefault((OTHER[side], pair), set())
     with contextlib.suppress(ConnectionClosed):
         async for text in socket:
-            readers = apps.get(pair, set())
             if len(readers) == 1:
                 await next(iter(readers)).send(text, text=True)
             else:
                 broadcast(readers, text)
+    ends[side, pair].discard(socket)
 
 
 async def main(port: int) -> None:
