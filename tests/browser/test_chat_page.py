@@ -128,3 +128,37 @@ def test_it_fits_a_phone(browser: Browser, site: Running, locale: str) -> None:
     assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
     assert box["y"] + box["height"] <= height
     assert visit.complaints == []
+
+
+def test_c30_switching_conversations_loses_and_mixes_nothing(browser: Browser, site: Running) -> None:
+    """From one conversation to another and back while both are answered; and two tabs, one for each."""
+    visit = Visit(browser, site)
+    visit.log_in()
+    words = {name: " ".join(f"{name}{number}" for number in range(60)) for name in "xy"}
+    page = visit.page
+    visit.say(words["x"])
+    expect(page.locator("#messages li.open")).to_have_count(1)
+    page.get_by_text("New conversation").click()
+    assert visit.bubbles() == []
+    visit.say(words["y"])
+    expect(page.locator("#messages li.open")).to_have_count(1)
+    page.go_back()
+    expect(page.locator("#messages li.mine")).to_have_text([words["x"]])
+    tab = page.context.new_page()
+    tab.goto(page.url)  # a second tab has its own login: it shares nothing but the address
+    expect(page.locator("#messages li:not(.mine):not(.open)")).to_have_text([words["x"]])
+    page.go_forward()
+    expect(page.locator("#messages li:not(.mine):not(.open)")).to_have_text([words["y"]])
+    expect(page.locator("#messages li.mine")).to_have_text([words["y"]])
+    page.go_back()
+    expect(page.locator("#messages li")).to_have_text([words["x"], words["x"]])
+    user, password = site.login()
+    tab.locator("input[name=username]").fill(user)
+    tab.locator("input[name=password]").fill(password)
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#messages li")).to_have_text([words["x"], words["x"]])
+    page.go_forward()
+    visit.say("in this tab only")
+    expect(page.locator("#messages li").last).to_have_text("in this tab only")
+    expect(tab.locator("#messages li")).to_have_count(2)
+    assert visit.complaints == []

@@ -32,11 +32,12 @@ const PING_SECONDS = 30;
 let user = "";
 let access = "";
 let refreshToken = sessionStorage.getItem("refresh") || "";
-let session = "";
+let session = ""; // the one that is shown; the address names it, so tabs and the back button have their own
 let socket = null;
 let attempt = 0;
 let timers = [];
-const streams = new Map(); // session -> the open bubble and its text node
+const streams = new Map(); // session -> its open bubble
+const lists = new Map(); // session -> its list of bubbles; frames go to theirs, shown or not
 
 document.documentElement.lang = language === "zh" ? "zh-Hans" : "en";
 for (const element of document.querySelectorAll("[data-text]")) element.textContent = say[element.dataset.text];
@@ -102,6 +103,7 @@ byId("log-out").addEventListener("click", async () => {
   const ended = refreshToken;
   stop();
   forget();
+  byId("messages").replaceChildren();
   show("login");
   await post("/api/auth/logout", { refresh: ended }).catch(() => {});
 });
@@ -114,11 +116,43 @@ function show(id) {
 // --- The socket ---------------------------------------------------------------------------------------------------
 async function open() {
   user = claims().sub;
-  session = localStorage.getItem(`session of ${user}`) || newId();
-  localStorage.setItem(`session of ${user}`, session);
+  lists.clear();
+  streams.clear();
   show("chat");
-  await history();
+  await enter(named() || localStorage.getItem(`session of ${user}`) || newId());
   connect();
+}
+
+function named() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
+// Show a conversation; its history is read when it is shown for the first time.
+async function enter(id) {
+  session = id;
+  localStorage.setItem(`session of ${user}`, id);
+  if (named() !== id) window.history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+  const known = lists.has(id);
+  byId("messages").replaceWith(listOf(id));
+  byId("messages").scrollTop = byId("messages").scrollHeight;
+  byId("text").focus();
+  if (!known) await history(id);
+}
+
+function listOf(id) {
+  if (!lists.has(id)) {
+    const list = document.createElement("ol");
+    list.id = "messages";
+    list.role = "log";
+    list.ariaLive = "polite";
+    list.tabIndex = 0;
+    lists.set(id, list);
+  }
+  return lists.get(id);
 }
 
 function stop() {
@@ -177,7 +211,6 @@ function state(connected) {
 
 // --- Frames -------------------------------------------------------------------------------------------------------
 function receive(frame) {
-  if (frame.session && frame.session !== session) return;
   const data = frame.data || {};
   switch (frame.type) {
     case "text":
@@ -201,20 +234,21 @@ function receive(frame) {
       attach(bubble(frame), data);
       break;
     case "error":
-      settle(bubble({ from: "gateway" }, "error"), say.errors[data.queued ? "queued" : data.code] || data.text);
+      settle(bubble({ from: "gateway", session: frame.session || session }, "error"), say.errors[data.queued ? "queued" : data.code] || data.text);
       break;
   }
   byId("messages").scrollTop = byId("messages").scrollHeight;
 }
 
 function bubble(frame, kind) {
-  const known = [...byId("messages").children].find((item) => frame.id && item.dataset.id === `${frame.from} ${frame.id}`);
+  const list = listOf(frame.session);
+  const known = [...list.children].find((item) => frame.id && item.dataset.id === `${frame.from} ${frame.id}`);
   if (known) return known;
   const item = document.createElement("li");
   if (frame.id) item.dataset.id = `${frame.from} ${frame.id}`;
   if (frame.from === user) item.classList.add("mine");
   if (kind) item.classList.add(kind);
-  byId("messages").append(item);
+  list.append(item);
   return item;
 }
 
@@ -242,13 +276,17 @@ async function attach(item, data) {
   item.append(link);
 }
 
-async function history() {
-  byId("messages").replaceChildren();
-  streams.clear();
-  const query = new URLSearchParams({ session, limit: "100" });
+async function history(id) {
+  const query = new URLSearchParams({ session: id, limit: "100" });
   try {
     const answer = await fetch(`/api/frames?${query}`, { headers: { Authorization: `Bearer ${access}` }, credentials: "omit" });
-    if (answer.ok) for (const frame of (await answer.json()).data) receive(frame);
+    if (!answer.ok) return;
+    const newer = [...listOf(id).children]; // came while the history was read
+    listOf(id).replaceChildren();
+    for (const frame of (await answer.json()).data) receive(frame);
+    for (const item of newer) {
+      if (![...listOf(id).children].some((old) => old.dataset.id && old.dataset.id === item.dataset.id)) listOf(id).append(item);
+    }
   } catch {
     // without history the conversation still goes on
   }
@@ -276,11 +314,11 @@ byId("text").addEventListener("keydown", (event) => {
 });
 
 byId("new-session").addEventListener("click", () => {
-  session = newId();
-  localStorage.setItem(`session of ${user}`, session);
-  byId("messages").replaceChildren();
-  streams.clear();
-  byId("text").focus();
+  location.hash = encodeURIComponent(newId());
+});
+
+window.addEventListener("hashchange", () => {
+  if (user && access && named() && named() !== session) enter(named());
 });
 
 // --- Start --------------------------------------------------------------------------------------------------------
