@@ -28,7 +28,7 @@ from tests.chat.desk import Agent, Desk, Device
 from tests.chat.grammar import Model
 from tests.chat.wire import decode
 
-EXAMPLES = int(os.environ.get("HERMES_TEST_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("HERMES_TEST_EXAMPLES", "40"))
 _users = itertools.count(1)
 
 sessions = st.sampled_from(["S1", "S1", "S2"])
