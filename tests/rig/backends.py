@@ -1,5 +1,6 @@
 """Where a gateway under test keeps its rows and sends its hints: SQLite alone, or PostgreSQL and Redis."""
 
+import atexit
 import contextlib
 import functools
 import os
@@ -20,7 +21,10 @@ from tests.rig.paths import ROOT
 from tests.rig.ports import free_port
 from tests.rig.timing import wait_until
 
-POSTGRES = os.environ.get("HERMES_TEST_POSTGRES", "postgres://root@127.0.0.1:5432/postgres")
+POSTGRES = os.environ.get("HERMES_TEST_POSTGRES", "")
+"""A server where databases may be made; "" means the machine's own, or else one that is started; `own` starts one."""
+
+USUAL_POSTGRES = "postgres://root@127.0.0.1:5432/postgres"
 SECRET_KEY = "a-key-of-the-tests-only-" + "0123456789" * 6
 NAME_PREFIX = "hermes_rig"
 
@@ -185,14 +189,30 @@ class Shared:
 
 def database_url(name: str) -> str:
     """The address of another database on the same server."""
-    return POSTGRES.rsplit("/", 1)[0] + "/" + name
+    return server_url().rsplit("/", 1)[0] + "/" + name
+
+
+@functools.cache
+def server_url() -> str:
+    """The address of the PostgreSQL server of this run; started if none runs."""
+    if POSTGRES not in ("", "own"):
+        return POSTGRES
+    if POSTGRES == "":
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(USUAL_POSTGRES, connect_timeout=5).close()
+            return USUAL_POSTGRES
+    from tests.chaos.postgres import Cluster  # which asks this module what to do when it is not installed
+
+    cluster = Cluster()
+    atexit.register(cluster.close)
+    return cluster.url.rsplit("/", 1)[0] + "/postgres"
 
 
 @contextlib.contextmanager
 def server_connection() -> Iterator[psycopg.Connection]:
     """A connection for creating and dropping databases."""
     try:
-        connection = psycopg.connect(POSTGRES, autocommit=True, connect_timeout=5)
+        connection = psycopg.connect(server_url(), autocommit=True, connect_timeout=5)
     except psycopg.OperationalError as error:
         missing(f"PostgreSQL does not answer: {error}")
         raise
