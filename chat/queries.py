@@ -40,7 +40,7 @@ class Pool:
 
     def _begin(self) -> None:
         connection.inc_thread_sharing()  # so that `close` may close it from another thread
-        self._connections.append(connection._connections[connection._alias])  # type: ignore[attr-defined]
+        self._connections.append(connection._connections[connection._alias])
 
     def close(self) -> None:
         """End the threads and their connections."""

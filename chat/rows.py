@@ -85,7 +85,7 @@ def update(model: type[models.Model], columns: tuple[str, ...], rows: list[tuple
     if not rows:
         return
     sets = ", ".join(f'"{column}" = %s' for column in columns)
-    key = model._meta.pk.column  # type: ignore[union-attr]  # every model here has one
+    key = model._meta.pk.column  # every model here has one
     with cursor() as cur:
         cur.executemany(f'UPDATE "{model._meta.db_table}" SET {sets} WHERE "{key}" = %s', rows)
 
