@@ -7,10 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.storm import run
-
-COMPLETE_SHARE = 0.8
-"""A storm that leaves fewer turns complete proves nothing."""
+from tests.chaos.storm import COMPLETE_SHARE, run
 
 
 def main() -> int:

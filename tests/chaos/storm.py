@@ -30,6 +30,9 @@ SETTINGS = {
     "HERMES_STREAM_GRACE_SECONDS": "10",
 }
 
+COMPLETE_SHARE = 0.8
+"""A storm that leaves fewer turns complete proves nothing."""
+
 PATIENCE_SECONDS = 8.0
 """A person who has no answer for this long asks the next thing."""
 
