@@ -16,7 +16,7 @@ from accounts.auth import Principal
 from chat import beginnings, contents, frames, gateway, history, inputs, pictures, queries
 from chat.batch import Batch, SessionRow
 from chat.control import ForRun, Slots
-from chat.models import ACTIVE, ChatSession, IdempotencyKey, Run, RunStatus
+from chat.models import ACTIVE, LIVE, ChatSession, IdempotencyKey, Run
 from chat.telling import RunRef
 from chat.turns import Slot
 from hermes_site.errors import (
@@ -169,8 +169,11 @@ class Start(ForRun):
         if (known := self._known_key(batch)) is not None:
             return known
         replaced = self._replaced(session)
-        running = Run.objects.filter(session_id=session.key, status__in=ACTIVE).first()
-        live = running or (self._waiting(session) if replaced is not None else None)
+        slot = beginnings.seat_of(batch, self.slots, self.user_id, session.agent)
+        online = beginnings.is_online(slot, self.user_id, session.agent)
+        # What waits for an agent that is away may wait in line; what is on its way to one that is here may not.
+        counting = LIVE if online or replaced is not None else ACTIVE
+        live = Run.objects.filter(session_id=session.key, status__in=counting).order_by("ordinal").first()
         if live is not None:
             raise Conflict(
                 "a run of this session has not ended",
@@ -179,8 +182,6 @@ class Start(ForRun):
             )
         if order.client_run_id and queries.find_run(self.user_id, order.client_run_id) is not None:
             raise Conflict("this run id is taken", api_code="run_id_conflict", field="run_id")
-        slot = beginnings.seat_of(batch, self.slots, self.user_id, session.agent)
-        online = beginnings.is_online(slot, self.user_id, session.agent)
         self._check_agent(session, replaced, online)
         return self._store(batch, session, replaced, slot, online)
 
@@ -204,9 +205,6 @@ class Start(ForRun):
         if run.replaced_by_id is not None:
             raise Conflict("this run was replaced already", api_code="run_replaced")
         return run
-
-    def _waiting(self, session: SessionRow) -> Run | None:
-        return Run.objects.filter(session_id=session.key, status=RunStatus.QUEUED).first()
 
     def _known_key(self, batch: Batch) -> Started | None:
         key = self.order.key
