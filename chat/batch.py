@@ -273,6 +273,16 @@ class Batch:
             log[1] = cursor
             self._dirty_logs.add(user_id)
 
+    def claim_messages(self, user_id: int) -> None:
+        """
+        All agent messages up to now are handed to the App that joins: also those of this batch, told live.
+
+        For another one that joins in this batch nothing of them is left.
+        """
+        last, _ = self._logs_before[user_id]
+        self._logs_before[user_id] = (last, last)
+        self.move_app_cursor(user_id, self._logs[user_id][0])
+
     def new_session(self, user_id: int, public_id: str, agent: str) -> SessionRow:
         """Make a conversation."""
         row = SessionRow(new_key(), user_id, public_id, agent, False, 0, None)

@@ -41,8 +41,8 @@ class Join(Quiet):
         """Read the place, and claim."""
         cursor, app_cursor = batch.cursors_before(self.user_id)
         place = Place(cursor, app_cursor, queries.live_runs(self.user_id), queries.open_streams(self.user_id))
-        if self.claims:  # what this batch stores is this App's too: it is told live
-            batch.move_app_cursor(self.user_id, batch.cursors(self.user_id)[0])
+        if self.claims:
+            batch.claim_messages(self.user_id)
         self.reader.is_app = True
         return place
 
