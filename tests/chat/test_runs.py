@@ -8,8 +8,10 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from chat import queries, runs
+from chat import joining, queries, runs
+from chat.agent_frames import AgentFrame
 from chat.models import ChatSession, Message, UserLog
+from chat.reader import Reader
 from hermes_site.errors import RateLimited, Unsupported, UploadFailed
 from media.models import Media, MediaGrant
 from tests.chat.desk import Agent, Desk, Device
@@ -212,6 +214,22 @@ def test_a_plain_device_takes_what_no_app_was_given(desk: Desk, alice: User) -> 
     assert device.spelled == ["S1 text t2 'three'"]
     device.leave()
     assert Device(desk, alice).spelled == []
+
+
+def test_of_devices_that_join_at_once_only_one_takes_what_was_missed(desk: Desk, alice: User) -> None:
+    """Two tabs that come back in the same moment; what is said in that moment both are told."""
+    agent = Agent(desk, alice)
+    agent.say("text", id="t1")
+    readers = [Reader(desk.hub, alice.pk, lambda told: None, lambda: None) for _ in range(3)]
+    said = AgentFrame(agent, decode("text", "agent", id="t2"))
+    joins = [joining.Join(alice.pk, reader, claims=True) for reader in readers]
+    places = desk.together(joins[0], said, joins[1], joins[2])
+    assert [(place.app_cursor, place.cursor) for place in (places[0], *places[2:])] == [
+        (0, 1),
+        (1, 1),
+        (1, 1),
+    ]
+    assert Device(desk, alice).taken() == []
 
 
 def test_a_sync_device_takes_nothing_from_a_plain_one(desk: Desk, alice: User) -> None:
