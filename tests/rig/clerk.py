@@ -105,6 +105,7 @@ def _orders() -> dict[str, Any]:
     from django.db import connection
     from django.db.models import F
 
+    from chat import queries
     from chat.models import AgentSlot, Connection, Message, Run
     from media.models import Media
 
@@ -170,6 +171,9 @@ def _orders() -> dict[str, Any]:
     def table_of(app: str, model: str) -> str:
         return apps.get_model(app, model)._meta.db_table
 
+    def events(run: str, after: int) -> list[dict[str, Any]]:
+        return queries.events_after(Run.objects.get(public_id=run).pk, after)
+
     def connections(name: str, side: str) -> int:
         if side == "agent":
             return AgentSlot.objects.filter(user__username=name, process__isnull=False).count()
@@ -188,6 +192,7 @@ def _orders() -> dict[str, Any]:
         table_of,
         connections,
         runs,
+        events,
     )
     return {function.__name__: function for function in listed}
 
