@@ -226,17 +226,21 @@ class EndStale(Quiet):
         batch.idle.append(slot)
 
 
-def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
-    """End a turn whose agent is gone: complete if it was answered, back to the queue, or interrupted."""
+def end_lost(batch: Batch, slot: Slot, turn: Turn) -> dict[str, Any] | None:
+    """
+    End a turn whose agent is gone: complete if it was answered, back to the queue, or interrupted.
+
+    Returns the `error` frame of an interrupted one.
+    """
     if turn.answered and turn.stream is None:
         ends.end_turn(batch, slot, turn, "completed")
-        return
+        return None
     if not turn.begun and "sync" in slot.caps and turn.ref.reply_to is not None:
         batch.update_run(turn.key, status=RunStatus.QUEUED, owner=None, delivered_at=None)
         slot.remove(turn)
         slot.handed = 0
         batch.call(slot.wake)
-        return
+        return None
     reply_to = turn.ref.reply_to
     if turn.stream is not None:
         batch.drop_frames(slot, turn.ref.session)
@@ -250,6 +254,7 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> None:
     ends.end_turn(
         batch, slot, turn, "interrupted", code="agent_gone", text=text, error=error, interrupted=True
     )
+    return error
 
 
 def online_agents(user_id: int) -> dict[str, bool]:

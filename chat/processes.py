@@ -19,6 +19,7 @@ from chat import presence, queries
 from chat.batch import Batch
 from chat.models import LIVE, AgentSlot, Connection, Process, Run
 from chat.presence import Quiet
+from chat.telling import Told
 from chat.turns import Slot
 from hermes_site.errors import GatewayError
 
@@ -75,10 +76,12 @@ async def bury_dead(here: Gateway, *, at_once: bool) -> None:
     `at_once`: those whose lock file, in this data folder, tells that they are dead; else those whose lease is
     over.
     """
-    for process in await queries.pool.read(_dead, here.process, at_once):
+    dead = await queries.pool.read(_dead, here.process, at_once)
+    nobody_heard = at_once and not await queries.pool.read(_others_live, here.process, dead)
+    for process in dead:
         logger.info("process %s is dead: ending what it left open", process)
         for user_id in await queries.pool.read(_users_of, process):
-            await here.journal.do(EndOrphans(process, user_id))
+            await here.journal.do(EndOrphans(process, user_id, tell_late=nobody_heard))
         await here.journal.do(Bury(process))
         _lock_path(process).unlink(missing_ok=True)
 
@@ -104,6 +107,10 @@ def _dead(me: uuid.UUID, at_once: bool) -> list[uuid.UUID]:
     )
     known = set(Process.objects.values_list("uuid", flat=True))
     return sorted(dead | {owner for owner in owners if owner not in known})
+
+
+def _others_live(me: uuid.UUID, dead: list[uuid.UUID]) -> bool:
+    return Process.objects.exclude(uuid__in=[me, *dead]).exists()
 
 
 def _lock_is_free(process: uuid.UUID) -> bool:
@@ -135,13 +142,18 @@ class Beat(Quiet):
 
 
 class EndOrphans(Quiet):
-    """End the live runs of one user that a dead process owned."""
+    """
+    End the live runs of one user that a dead process owned.
+
+    `tell_late`: no App is here yet to hear of it, so those that come in the grace time are told once more.
+    """
 
     alone = True
 
-    def __init__(self, dead: uuid.UUID, user_id: int) -> None:
+    def __init__(self, dead: uuid.UUID, user_id: int, *, tell_late: bool = False) -> None:
         self.dead = dead
         self.user_id = user_id
+        self.tell_late = tell_late
 
     def load(self, batch: Batch) -> None:
         """The user's numbers, locked: nobody takes these runs over meanwhile."""
@@ -159,7 +171,24 @@ class EndOrphans(Quiet):
             for turn in list(slot.all_turns()):
                 if turn.key in keys:
                     batch.claim(turn)
-                    presence.end_lost(batch, slot, turn)
+                    error = presence.end_lost(batch, slot, turn)
+                    if error is not None and self.tell_late:
+                        told = Told(self.user_id, notice={**error, "from": agent}, unsynced=True)
+                        batch.later(settings.HERMES_STREAM_GRACE_SECONDS, Tell(told))
+
+
+class Tell(Quiet):
+    """Tell something that is stored already."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+
+    def load(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def apply(self, batch: Batch) -> None:
+        """Tell it."""
+        batch.tell(self.told)
 
 
 class Bury(Quiet):

@@ -56,7 +56,7 @@ class Told:
 
     __slots__ = (
         "_rendered", "away", "cursor", "events", "first", "last", "message", "notice", "run", "side", "status",
-        "streamed", "user_id", "was_streamed",
+        "streamed", "unsynced", "user_id", "was_streamed",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Told:
         notice: dict[str, Any] | None = None,
         was_streamed: bool = False,
         away: bool = False,
+        unsynced: bool = False,
     ) -> None:
         self.user_id = user_id
         self.cursor = cursor
@@ -89,6 +90,7 @@ class Told:
         self.notice = notice
         self.was_streamed = was_streamed  # a stored message that had been streamed, in a replay
         self.away = away  # committed by another process
+        self.unsynced = unsynced  # a notice of what Apps with `sync` learn by their replay
         self._rendered: dict[int, list[Out]] = {}
 
     def render(self, caps: int) -> list[Out]:
@@ -107,21 +109,22 @@ class Told:
         """As plain values, for another process."""
         return [
             self.user_id, self.cursor, list(self.run) if self.run else None, self.first, self.last, self.events,
-            self.message, self.side, self.streamed, self.status, self.notice,
+            self.message, self.side, self.streamed, self.status, self.notice, self.unsynced,
         ]  # fmt: skip
 
     @classmethod
     def unpack(cls, values: list[Any]) -> Told:
         """What `pack` packed."""
-        user_id, cursor, run, first, last, events, message, side, streamed, status, notice = values
+        user_id, cursor, run, first, last, events, message, side, streamed, status, notice, unsynced = values
         return cls(
             user_id, cursor=cursor, run=RunRef(*run) if run else None, first=first, last=last, events=events,
-            message=message, side=side, streamed=streamed, status=status, notice=notice, away=True,
+            message=message, side=side, streamed=streamed, status=status, notice=notice, unsynced=unsynced,
+            away=True,
         )  # fmt: skip
 
     def _render(self, caps: int) -> Iterable[Out]:
         if self.notice is not None:
-            if self.side == "app":  # for an agent
+            if self.side == "app" or (self.unsynced and caps & SYNC):  # for an agent; known already
                 return
             if self.notice["type"] != "event" or caps & EVENTS:
                 yield Out(frames.encode(_aliased(self.notice, caps)))
@@ -174,7 +177,7 @@ class Told:
 
 _FIELDS = (
     "user_id", "cursor", "run", "first", "last", "events", "message", "side", "streamed", "status", "notice",
-    "was_streamed", "away",
+    "was_streamed", "away", "unsynced",
 )  # fmt: skip
 
 

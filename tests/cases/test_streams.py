@@ -291,3 +291,31 @@ async def test_c32_the_gateway_process_that_holds_the_agent_dies(
         assert (await fresh.until(type="text", id=again["id"]))[-1] == again
         await fresh.stream(["fine"], session, again["id"])
         assert (await back.until(type="stream_end"))[-2]["data"]["text"] == "fine"
+
+
+@pytest.mark.timeout(180 * SCALE)
+async def test_c32_after_a_crash_an_app_is_told_of_what_was_not_begun(
+    make_gateway: Callable[..., Gateway],
+) -> None:
+    """(d) with a second turn: it ends too, and an App that comes in the grace time hears of it, once."""
+    gateway = make_gateway("embedded", BRISK)
+    alice = gateway.person()
+    session = new_id()
+    async with await gateway.agent(alice) as agent, await gateway.app(alice) as app:
+        first = await app.say("begun", session)
+        second = await app.say("handed out", session)
+        await agent.until(type="text", id=second["id"])
+        await agent.start(session, first["id"])
+        await agent.piece("partial", session)
+        await app.until(type="stream")
+        gateway.agent_server.kill()
+        await app.ended()
+    gateway.agent_server.start()
+    gateway.agent_server.wait_ready()
+    async with await gateway.app(alice) as back:
+        seen = await back.until(30 * SCALE, type="error", reply_to=second["id"])
+        assert seen[-1]["data"]["code"] == "offline"
+        assert seen[-1]["data"]["queued"] is False
+        await back.alive()
+        told = [frame["reply_to"] for frame in back.seen if frame["type"] == "error"]
+        assert sorted(told) == sorted({first["id"], second["id"]})
