@@ -91,12 +91,6 @@ class Work:
             self._stopping = True
             await self.stop_hermes()
 
-    async def drop(self) -> None:
-        """Its turn has ended here: Hermes may stop."""
-        self.dropped = True
-        self.answer.attached = False
-        await self.stop_hermes()
-
     async def stop_hermes(self) -> None:
         """Ask for the end of what was begun, if that is known."""
         if self.hermes_id is None or self.over:

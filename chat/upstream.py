@@ -81,18 +81,10 @@ class Upstream:
         self._woken.set()
 
     def told(self, told: list[Told]) -> None:
-        """What was committed here: a question for the upstream is looked for, in every process."""
-        name = settings.HERMES_UPSTREAM_AGENT
-        for one in told:
-            if (
-                one.side == "app"
-                and one.message is not None
-                and one.run is not None
-                and one.run.agent == name
-            ):
-                self.wake()
-                self.here.say({"kind": "asked"})
-                return
+        """What was committed here: a question that waits for the upstream is looked for, in every process."""
+        if any(map(_waits, told)):
+            self.wake()
+            self.here.say({"kind": "asked"})
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done beside; it answers its own failure."""
@@ -301,10 +293,9 @@ class UpstreamAgent:
 
     def _accept(self, frame: dict[str, Any]) -> None:
         """A message of the person: one turn."""
-        for earlier in self.works.values():
-            if earlier.session == frame["session"] and earlier.answer.attached:
-                self._upstream.spawn(earlier.drop())  # its turn has ended, or this one could not begin
-                earlier.answer.attached = False
+        for earlier in list(self.works.values()):
+            if earlier.session == frame["session"]:
+                self._drop(earlier)  # its turn has ended, or this one could not begin
         work = Work(self, self._upstream.client, self._journal, frame)
         work.answer.attached = self.ready
         self.works[work.message_id] = work
@@ -320,12 +311,17 @@ class UpstreamAgent:
     def _lose(self, work: Work, why: str) -> None:
         """Nothing more of a turn can be told: it ends here, if it has not, and at Hermes."""
         logger.info("a turn of the upstream is dropped: %s", why)
+        self._journal.put(claims.Lose(self.slot, work.session, work.message_id))
+        self._drop(work)
+
+    def _drop(self, work: Work) -> None:
+        """Nobody waits for what a turn still says; it goes when Hermes has ended it, too."""
         work.dropped = True
         work.answer.attached = False
-        self._upstream.spawn(work.drop())
-        self._journal.put(claims.Lose(self.slot, work.session, work.message_id))
         if work.over:
             self._forget(work)
+        else:
+            self._upstream.spawn(work.stop_hermes())
 
     async def _recover(self) -> None:
         """Something could not be written: sit down anew, and go on from what is there."""
@@ -385,3 +381,10 @@ class UpstreamAgent:
         for work in self.works.values():
             if asked is not None and work.request_id == asked:
                 self._upstream.spawn(work.approve(str(data.get("choice"))))
+
+
+def _waits(one: Told) -> bool:
+    """Whether this is a question to the upstream, or to an agent of its name, that nobody was handed yet."""
+    if one.side != "app" or one.message is None or one.run is None or one.status is None:
+        return False
+    return bool(one.run.agent == settings.HERMES_UPSTREAM_AGENT and one.status["status"] == "queued")
