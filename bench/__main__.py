@@ -11,6 +11,16 @@ import time
 
 SUBJECTS = {
     "pieces": "streamed pieces a second and CPU a piece",
+    "servers": "the same on serve, uvicorn and plain daphne",
+    "latency": "pieces at set rates, from send to receipt",
+    "hops": "whole texts a second, each committed",
+    "trip": "one text and its answer at low load",
+    "idle": "memory of sockets that say nothing",
+    "start": "from start to the first accepted socket",
+    "slow": "a reader that never reads",
+    "processes": "two processes against one",
+    "growth": "many sessions, many messages of one user",
+    "sse": "runs read over HTTP",
 }
 
 
