@@ -81,6 +81,13 @@ class Stream:
         self.ended = True
         return None
 
+    async def next_comment(self, timeout_seconds: float = TIMEOUT) -> str:
+        """The next block, which must be a comment."""
+        async with asyncio.timeout(timeout_seconds):
+            block = await anext(self._blocks)
+        assert block.data is None, f"an event came: {block}"
+        return block.comment or ""
+
     async def until(self, name: str, timeout_seconds: float = TIMEOUT) -> Event:
         """Read on until an event of this name."""
         while (block := await self.next(timeout_seconds)) is not None:
