@@ -1,8 +1,4 @@
-"""
-C41 a cookie beside a bearer, C64 the layer and the number of processes.
-
-C41's RUN is tested with the HTTP door; the upload stands for it here.
-"""
+"""C41 a cookie beside a bearer, C64 the layer and the number of processes."""
 
 import subprocess
 from collections.abc import Callable
@@ -88,6 +84,31 @@ async def test_c41_a_cookie_alone_needs_a_sign_that_the_page_is_ours(
     else:
         assert answer.status_code in (401, 403)
         assert answer.json()["error"]["code"] in ("unauthorized", "forbidden")
+
+
+async def test_c41_a_run_is_started_by_a_bearer_beside_the_cookie_and_never_by_a_foreign_page(
+    gateway: Gateway, alice: Person, signed_in: Browser
+) -> None:
+    """RUN with the bearer needs no token of a form; with the cookie alone it needs a sign of our own page."""
+    bearer = {"Authorization": f"Bearer {alice.token}"}
+    session = new_id()
+    sessions, run = "/api/hermes/api/sessions", f"/api/hermes/api/sessions/{session}/chat/stream"
+    accept = {"Accept": "application/json"}  # 202 in place of a stream
+    async with signed_in as browser:
+        made = await browser.client.post(sessions, json={"id": session}, headers=bearer)
+        assert made.status_code == 201, made.text
+        for origin in ({}, {"Origin": gateway.origin}, {"Origin": "https://elsewhere.example"}):
+            answer = await browser.client.post(run, json={"input": "hi"}, headers=bearer | accept | origin)
+            assert answer.status_code == 202, answer.text
+        for foreign in ({}, {"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            for path, body in ((sessions, {}), (run, {"input": "hi"})):
+                answer = await browser.client.post(path, json=body, headers=accept | foreign)
+                assert answer.status_code == 403, answer.text
+                assert answer.json()["error"]["code"] == "origin_not_allowed"
+        form = await browser.client.post(sessions, data={"id": "x"}, headers={"Origin": gateway.origin})
+        assert form.status_code == 415
+        own = await browser.client.post(sessions, json={}, headers={"Origin": gateway.origin})
+        assert own.status_code == 201, own.text
 
 
 def test_c64_more_processes_without_a_shared_layer_are_refused(templates: Templates) -> None:

@@ -250,21 +250,49 @@ async def test_c27_sessions_that_a_socket_takes_are_read_over_http(gateway: Gate
         await app.alive()
 
 
-@pytest.mark.parametrize(
-    "session",
-    [
-        "a%2Fb",
-        "..%2F..%2Fx",
-        "%2e%2e",
-        quote("你好"),
-        "a%20b",
-        "x%0d%0aSet-Cookie:1",
-        "x" * 5000,
-        "%ff%fe",
-        "%00",
-        "",
-    ],
-)
+PATHS = [
+    "a%2Fb",
+    "..%2F..%2Fx",
+    "%2e%2e",
+    quote("你好"),
+    "a%20b",
+    "x%0d%0aSet-Cookie:1",
+    "x" * 5000,
+    "%ff%fe",
+    "%00",
+    "",
+]
+
+
+async def test_c27_sessions_that_a_socket_takes_are_reached_in_paths(gateway: Gateway, alice: Person) -> None:
+    """Messages and RUN by the id as a browser encodes it; of bad ones nothing but a refusal."""
+    base = "/api/hermes/api/sessions"
+    async with (
+        await gateway.app(alice) as app,
+        await gateway.agent(alice) as agent,
+        gateway.http(alice) as http,
+    ):
+        for session in ODD_SESSIONS:
+            assert await agent_gets(app, agent, session=session)
+            path = f"{base}/{quote(session, safe='')}"
+            answer = await http.get(f"{path}/messages")
+            assert answer.status_code == 200, (session, answer.text)
+            assert answer.json()["session_id"] == session
+            assert (await http.get(path)).json()["session"]["id"] == session
+            run = await http.post(f"{path}/chat/stream", json={})
+            assert (run.status_code, run.json()["error"]["code"]) == (400, "missing_message"), session
+        for path in PATHS:
+            for method, end in (("GET", "/messages"), ("POST", "/chat/stream"), ("GET", ""), ("DELETE", "")):
+                if not path and not end:
+                    continue
+                body = {"json": {"input": "x"}} if method == "POST" else {}
+                answer = await http.request(method, f"{base}/{path}nobody{end}", **body)
+                assert 400 <= answer.status_code < 500, (path, end, answer.status_code)
+                assert answer.json()["error"]["message"]
+                assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("session", PATHS)
 async def test_c27_a_session_nobody_has_is_an_empty_page_or_a_refusal(
     gateway: Gateway, alice: Person, session: str
 ) -> None:
