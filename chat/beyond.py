@@ -28,6 +28,7 @@ SEND_SECONDS = 2
 PROBE_SECONDS = 1
 PROBES_LOST = 3
 HERE_USERS = 1000  # users named in one word
+STILL_SECONDS = 60  # a run that has not moved for so long is another process' by now, or all have heard of it
 
 
 class Position:
@@ -38,6 +39,7 @@ class Position:
         self.runs: dict[int, int] = {}
         self.ended: dict[int, int] = {}
         self.moved_at = 0.0
+        self._run_moved_at: dict[int, float] = {}
 
     def note(self, told: Told, now: float) -> None:
         """One more thing was told."""
@@ -45,9 +47,17 @@ class Position:
         if told.cursor is not None:
             self.cursor = max(self.cursor, told.cursor)
         if told.run is not None and told.first:
-            self.runs[told.run.key] = told.last
+            key = told.run.key
+            self.runs[key], self._run_moved_at[key] = told.last, now
             if told.events and told.events[-1]["event"] == "done":
-                self.ended[told.run.key] = self.runs.pop(told.run.key)
+                del self._run_moved_at[key]
+                self.ended[key] = self.runs.pop(key)
+
+    def leave_still(self, before: float) -> None:
+        """Speak no more of live runs that have not moved since."""
+        for key, moved_at in list(self._run_moved_at.items()):
+            if moved_at < before:
+                del self.runs[key], self._run_moved_at[key]
 
     def words(self) -> dict[str, Any]:
         """As it is sent."""
@@ -153,7 +163,8 @@ class Beyond:
                 await self._send_all()
             except Exception as problem:
                 logger.warning("hints could not be sent: %s", type(problem).__name__)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(PROBE_SECONDS)
+                self._wake.set()  # whoever waits to be joined is not forgotten
 
     async def _send_all(self) -> None:
         pending, self._pending = self._pending, defaultdict(list)
@@ -226,6 +237,7 @@ class Beyond:
                     await self._layer.group_send(
                         _group(user_id), {"type": "hint", "process": self._process, "word": body}
                     )
+            position.leave_still(now - STILL_SECONDS)
             if now - position.moved_at > quiet:
                 position.ended.clear()
                 if not position.runs:

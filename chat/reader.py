@@ -45,6 +45,7 @@ class Reader:
         self._streams: set[str] = set()  # ids of open streams whose start was passed on
         self._held: deque[Told] | None = deque()
         self._missed = False
+        self._named: set[int] = set()  # runs that a position named and that are not known here
 
     def join(self) -> None:
         """Be told from now on; held until `follow`."""
@@ -91,9 +92,9 @@ class Reader:
         """Another process says how far it has told: is anything missing here?"""
         if self._held is not None:
             return
-        if cursor > self.cursor or any(
-            seq > self._runs.get(key, 0) for key, seq in runs.items() if key not in self._ended
-        ):
+        ahead = [key for key, seq in runs.items() if key not in self._ended and seq > self._runs.get(key, 0)]
+        if ahead or cursor > self.cursor:
+            self._named.update(ahead)
             self._fall_behind()
 
     async def catch_up(self) -> None:
@@ -110,6 +111,11 @@ class Reader:
         """Pass on what was read, then what was held, then everything as it comes."""
         for told in found:
             self._pass_on(told)
+        for key in (
+            self._named - self._runs.keys()
+        ):  # not live, by the database: it ended before this reader came
+            self._note_end(key)
+        self._named.clear()
         self.follow()
 
     def _fall_behind(self) -> None:
@@ -161,9 +167,12 @@ class Reader:
         self._runs[run.key] = max(self._runs.get(run.key, 0), told.last)
         if told.events and told.events[-1]["event"] == "done":
             del self._runs[run.key], self._refs[run.key]
-            self._ended[run.key] = None
-            if len(self._ended) > ENDED_RUNS:
-                self._ended.popitem(last=False)
+            self._note_end(run.key)
+
+    def _note_end(self, key: int) -> None:
+        self._ended[key] = None
+        if len(self._ended) > ENDED_RUNS:
+            self._ended.popitem(last=False)
 
 
 def _missed(
