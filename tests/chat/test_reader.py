@@ -187,6 +187,19 @@ def test_a_position_ahead_asks_for_a_catch_up() -> None:
         assert reading.behind == behind
 
 
+def test_a_run_that_is_not_live_is_asked_for_once() -> None:
+    """A process that has lost it may go on naming it: whoever came after its end reads once, and knows."""
+    reading = following(3)
+    for _ in range(5):
+        reading.reader.position(3, {9: 7})
+        if reading.reader._held is not None:
+            reading.reader.resume([])
+    assert (reading.behind, reading.shown) == (1, [])
+    reading.tell(events(10, 1, 1))
+    reading.reader.position(3, {10: 1})
+    assert reading.behind == 1
+
+
 def test_a_position_says_nothing_new_while_it_catches_up() -> None:
     """It will be repeated."""
     reading = Reading(3)
