@@ -1,4 +1,4 @@
-"""The upstream in the dialect of 0.22: Hermes' own record of a session, its own stop and steer."""
+"""The upstream in the dialect of 0.22, under a name of its own: Hermes' own record of a session, stop and steer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ def newer_hermes(
 
 @pytest.fixture
 def gateway(pool: Pool, newer_hermes: HermesServer) -> Iterator[Gateway]:
-    """A gateway that asks it."""
-    running = pool.get("embedded", settings_for(newer_hermes))
+    """A gateway that asks it, for users who write to `cloud`, or to `hermes` and have no agent of their own."""
+    running = pool.get("embedded", settings_for(newer_hermes, HERMES_UPSTREAM_AGENT="cloud"))
     with running.clean_log():
         yield running
     assert newer_hermes.key not in running.log()
@@ -97,3 +97,23 @@ async def test_stop_and_steer(gateway: Gateway):
         start = (await app.until(TURN_SECONDS, type="stream_start"))[-1]
         assert (await http.post(f"{RUNS}/{start['reply_to']}/stop")).status_code == 200
         assert names_of(await asking)[-2:] == ["run.cancelled", "done"]
+
+
+async def test_it_stands_beside_an_agent_of_the_users_own(gateway: Gateway):
+    """`hermes` stays that agent, and is away; `cloud` answers, in sessions of its own."""
+    alice, own, other = gateway.person("alice"), new_id(), new_id()
+    async with await gateway.app(alice, caps="events") as app:
+        ready = await app.expect(type="ready")
+        assert ready["data"]["agents"] == [
+            {"name": "hermes", "online": False},
+            {"name": "cloud", "online": True},
+        ]
+        await app.say("are you there?", own)
+        await app.until(type="error", code="offline")
+        question = await app.say("@say from the cloud", other, to="cloud")
+        start = (await app.until(TURN_SECONDS, type="stream_start"))[-1]
+        assert (start["from"], start["reply_to"]) == ("cloud", question["id"])
+        await app.until(TURN_SECONDS, type="stream_end")
+        wrong = await app.say("and in that one?", own, to="cloud")
+        await app.until(type="error", code="unsupported", reply_to=wrong["id"])
+    assert [run["status"] for run in gateway.clerk.runs(alice, own)] == ["queued"]
