@@ -121,9 +121,9 @@ def _promote(batch: Batch, slot: Slot, session: int) -> None:
     """The oldest turn that waits behind the one that ended is the running one now."""
     waiting = slot.turns.get(session)
     if waiting and slot.active(session) is None:
-        waiting[0].status = "running"
+        waiting[0].status = "stopping" if waiting[0].asked_stop else "running"
         waiting[0].sign = batch.monotonic
-        batch.update_run(waiting[0].key, status="running")
+        batch.update_run(waiting[0].key, status=waiting[0].status)
 
 
 def notice_error(

@@ -84,6 +84,7 @@ class Turn:
             old.told_silence,
         )
         self.files, self.held = old.files, old.held
+        self.asked_stop = self.asked_stop or old.asked_stop
         if self.stream is not None and old.stream is not None and self.stream.key == old.stream.key:
             self.stream.generation = old.stream.generation
             self.stream.interrupted = old.stream.interrupted
