@@ -40,6 +40,9 @@ def main() -> None:
     parser.add_argument(
         "--no-profile", action="store_true", help="pieces: without the functions that cost most"
     )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of sockets, rows and pieces, to try with less"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     importlib.import_module(f"bench.{options.subject}").main(options)
