@@ -327,7 +327,6 @@ def _tell_start(batch: Batch, slot: Slot, turn: Turn) -> None:
             turn, "assistant.delta", message_id=turn.narrative.message_id, delta=SEPARATOR,
             v3={"start": start, "skip": len(SEPARATOR)},
         )  # fmt: skip
-    turn.text_id = stream.public_id
     turn.files = 0
     batch.tell(Told(slot.user_id, run=turn.ref, first=told["seq"], last=told["seq"], events=[told]))
 
@@ -340,12 +339,11 @@ def _add_text(batch: Batch, slot: Slot, turn: Turn, text: str, source: str, *, w
 
 def _delta(batch: Batch, turn: Turn, text: str, source: str, *, whole: bool) -> Event:
     v3: dict[str, Any] = {}
-    if turn.text_id is not None and turn.text_id != source:
+    if turn.narrative.text_id not in (None, source):
         text = SEPARATOR + text
         v3["skip"] = len(SEPARATOR)
-    turn.text_id = source
     if whole:
-        v3 = {"whole": True}
+        v3 = {"whole": source}
     fields: dict[str, Any] = {"v3": v3} if v3 else {}
     return batch.event(turn, "assistant.delta", message_id=turn.narrative.message_id, delta=text, **fields)
 

@@ -6,7 +6,7 @@ what only the v3 rendering needs and never leaves the gateway:
 
 - `start` `{id, reply_to, ts}`: a stream begins with this event
 - `skip` n: the first n characters of the delta are a separator that v3 Apps do not see
-- `whole`: the delta is a message of its own, which v3 Apps get as such
+- `whole`: the delta is a message of its own, which v3 Apps get as such; its id
 - `error`: the `error` frame of the agent that ended the run
 """
 
@@ -91,6 +91,7 @@ class Narrative:
         self.message_id: str | None = None
         self.stream_id: str | None = None  # whose pieces the deltas are, in v3's eyes
         self.stream: list[str] = []
+        self.text_id: str | None = None  # v3 id of the message the last visible text came from
         self.segments: list[Event | list[str] | Thought] = []  # texts, tool calls, thoughts, in order
         self.tools: list[Event] = []  # started, not ended, in start order
         self.tool_ends: dict[str, Event] = {}
@@ -104,12 +105,14 @@ class Narrative:
         v3 = event.get("v3")
         if v3 and "start" in v3:
             self.stream_id, self.stream = v3["start"]["id"], []
+            self.text_id = self.stream_id
         if name == "assistant.delta":
             delta = event["delta"]
             if self._texts is None:
                 self._texts = []
                 self.segments.append(self._texts)
             self._texts.append(delta)
+            self.text_id = v3["whole"] if v3 and "whole" in v3 else self.stream_id
             if not v3:
                 self.stream.append(delta)
             elif "whole" not in v3:

@@ -49,7 +49,7 @@ class Turn:
 
     __slots__ = (
         "answered", "asked_stop", "files", "heard", "held", "key", "narrative", "ordinal", "ref", "session", "sign",
-        "status", "stream", "text_id", "told_silence", "window",
+        "status", "stream", "told_silence", "window",
     )  # fmt: skip
 
     def __init__(self, key: int, ref: RunRef, session: int, ordinal: int, status: str, heard: int) -> None:
@@ -61,7 +61,6 @@ class Turn:
         self.heard = heard  # generation of the connection that was handed it, or last said something of it
         self.narrative = Narrative()
         self.stream: OpenStream | None = None
-        self.text_id: str | None = None  # v3 id of the message the last visible text came from
         self.answered = False  # at least one message of it is finished
         self.asked_stop = False
         self.files = 0  # that the agent has announced and not sent yet

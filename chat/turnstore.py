@@ -43,7 +43,6 @@ def load_turns(slot: Slot, owner: uuid.UUID) -> None:
         turn = Turn(run.pk, ref, run.session_id, run.ordinal, run.status, slot.generation - 1)
         turn.take_narrative(events[run.pk])
         turn.narrative.last_seq = max(turn.narrative.last_seq, run.last_seq)
-        turn.text_id = turn.narrative.stream_id
         turn.asked_stop = run.status == "stopping"
         for message in messages[run.pk]:
             if message.cursor is not None:
