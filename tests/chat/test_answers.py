@@ -247,6 +247,23 @@ def test_the_next_turn_of_a_session_runs_when_the_one_before_it_ends(desk: Desk,
     assert runs_of(alice) == [("completed", ""), ("running", "")]
 
 
+def test_what_was_said_stays_apart_whatever_is_forgotten(desk: Desk, alice: User) -> None:
+    """Texts and streams of one turn have a blank line between them in history, also after a failed commit."""
+    agent, device = Agent(desk, alice), Device(desk, alice)
+    device.ask("m1")
+    said = (
+        lambda: agent.say("text", id="t1", data={"text": "one"}), lambda: agent.say("text", id="t2", data={"text": "two"}),
+        lambda: agent.start("str_1"), lambda: agent.piece("three"), lambda: agent.piece(" more"),
+        lambda: agent.say("text", id="t3", data={"text": "four"}), lambda: agent.piece("five"), agent.end,
+    )  # fmt: skip
+    for one in said:
+        assert one() is None
+        agent.slot.forget()
+    desk.let(1)
+    assert '"content":"one\\n\\ntwo\\n\\nthree more\\n\\nfour\\n\\nfive"' in Run.objects.get().transcript
+    assert "three morefive" in Message.objects.get(public_id="str_1").data
+
+
 # Ids
 
 

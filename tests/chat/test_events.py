@@ -48,7 +48,7 @@ A_RUN = told(
     ("tool.failed", {"tool_name": "search", "tool_call_id": "c1", "preview": "no result"}),
     delta("\n\nDone", skip=2, start={"id": "str_2", "reply_to": "m1", "ts": 6}),
     delta("."),
-    delta("A text of its own", whole=True),
+    delta("A text of its own", whole="t1"),
     ("assistant.completed", {"message_id": "str_1", "content": "…"}),
     ("run.completed", {"completed": True}),
     ("done", {}),
@@ -98,7 +98,7 @@ texts = st.text(max_size=6)
 starts = st.builds(lambda number: {"id": f"str_{number}", "reply_to": None, "ts": number}, st.integers(0, 3))
 some_events = st.one_of(
     st.builds(lambda text: delta(text), texts),
-    st.builds(lambda text: delta(text, whole=True), texts),
+    st.builds(lambda text: delta(text, whole="t1"), texts),
     st.builds(lambda text, start: delta("\n\n" + text, skip=2, start=start), texts, starts),
     st.builds(lambda text: delta("\n\n" + text, skip=2), texts),
     st.builds(
@@ -218,7 +218,7 @@ def test_apps_see_starts_pieces_errors_and_events_in_order() -> None:
         delta("a"),
         delta("\n\nb", skip=2),
         delta("\n\n", skip=2, start={**START, "id": "str_2"}),
-        delta("whole", whole=True),
+        delta("whole", whole="t1"),
         ("tool.started", {"tool_name": "t"}),
         ("assistant.completed", {}),
         ("run.failed", {"code": "x", "v3": {"error": {"type": "error"}}}),
