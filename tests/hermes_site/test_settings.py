@@ -83,6 +83,25 @@ def test_a_wrong_number_stops_the_start_and_names_itself(python: Any, name: str,
     assert name in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("HERMES_UPSTREAM_KEY", {"HERMES_UPSTREAM_KEY": ""}),
+        ("HERMES_UPSTREAM_URL", {"HERMES_UPSTREAM_URL": "127.0.0.1:8642"}),
+        ("HERMES_UPSTREAM_URL", {"HERMES_UPSTREAM_URL": "http://somebody:secret-word@127.0.0.1:8642"}),
+        ("HERMES_UPSTREAM_AGENT", {"HERMES_UPSTREAM_AGENT": "No Name"}),
+        ("HERMES_UPSTREAM_TURNS", {"HERMES_UPSTREAM_TURNS": "0"}),
+    ],
+)
+def test_half_an_upstream_stops_the_start(python: Any, name: str, changes: dict[str, str]) -> None:
+    """The variable is named, and what is secret is not printed."""
+    whole = {"HERMES_UPSTREAM_URL": "http://127.0.0.1:8642", "HERMES_UPSTREAM_KEY": "the-secret-word"}
+    done = python("manage.py", "check", **whole | changes)
+    assert done.returncode != 0
+    assert name in done.stderr
+    assert "secret-word" not in done.stderr
+
+
 def test_without_debug_a_missing_secret_key_stops_the_start(python: Any) -> None:
     """With DEBUG off no key is made up."""
     done = python("manage.py", "check", SECRET_KEY="unset")
