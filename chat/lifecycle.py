@@ -13,7 +13,7 @@ from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.conf import settings
 
 from accounts.auth import invalid_now
-from chat import agents, gateway, processes, queries
+from chat import agents, gateway, processes, queries, retention
 from chat.beyond import Beyond
 from chat.control import TakeCommands
 from chat.dispatch import Silences
@@ -54,6 +54,7 @@ async def startup() -> None:
         _every(min(30.0, settings.HERMES_ANSWER_SECONDS / LOOKS_A_SILENCE), lambda: _look_for_silence(here))
     )
     _keep(_every(min(60.0, max(1.0, settings.HERMES_QUEUE_SECONDS / 10)), lambda: _expire(here)))
+    _keep(_every(settings.HERMES_PURGE_SECONDS, lambda: asyncio.to_thread(retention.purge_as, here.process)))
 
 
 async def drain() -> None:

@@ -286,6 +286,7 @@ HERMES_READERS_PER_RUN = count("HERMES_READERS_PER_RUN", 16)  # open event strea
 HERMES_IDEMPOTENCY_KEYS = count("HERMES_IDEMPOTENCY_KEYS", 1000)  # of one user and day
 HERMES_IDEMPOTENCY_SECONDS = seconds("HERMES_IDEMPOTENCY_SECONDS", 86400)  # a key is remembered this long
 HERMES_JOURNAL_SECONDS = seconds("HERMES_JOURNAL_SECONDS", 86400)  # events of an ended run are kept this long
+HERMES_PURGE_SECONDS = seconds("HERMES_PURGE_SECONDS", 3600)  # between looks for what is past its time
 HERMES_ON_DISCONNECT = text("HERMES_ON_DISCONNECT") or "continue"  # or "stop": what a viewer's leaving means to a run
 HERMES_STOP_CONFIRM_SECONDS = seconds("HERMES_STOP_CONFIRM_SECONDS", 30)  # for an agent to confirm a stop
 HERMES_QUEUE_SECONDS = seconds("HERMES_QUEUE_SECONDS", 7 * 86400)  # a message waits this long for its agent
