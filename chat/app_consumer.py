@@ -15,7 +15,7 @@ from chat.sockets import PONG, ChatSocket, LookAgain
 from chat.telling import ALIAS, CAP_BITS, Told, piece_frame, piece_head, start_frame
 from hermes_site.errors import CloseCode, RateLimited
 
-NAMES_SECONDS = 1  # an unknown agent name is looked up again, but no oftener
+NAMES_SECONDS = 1  # what a user's agents are called is looked up again, but no oftener
 
 
 class AppConsumer(ChatSocket):
@@ -29,21 +29,20 @@ class AppConsumer(ChatSocket):
         mine = [one for one in self.gateway.sockets if one.SIDE == "app" and one.principal.user_id == user_id]
         if settings.HERMES_RATE_LIMIT and len(mine) >= settings.HERMES_APP_SOCKETS:
             raise RateLimited("too many sockets of this user are open", retry_after=5)
-        await self.look_again()
-        self.peer_from, self.peer_to = self.default_agent, self.principal.username
         self._bits = sum(bit for cap, bit in CAP_BITS.items() if cap in self.caps)
-        self._alias = 0 if self.caps or self.default_agent == "hermes" else ALIAS
-        if self._alias:
-            self.peer_from = "hermes"
+        self.peer_to = self.principal.username
+        await self.look_again()
         self._catching_up: Any = None
         self._unmoved: list[Told] = []
         self._asking: set[asyncio.Future[Any]] = set()
         self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
 
     async def look_again(self) -> None:
-        """Which agents this person has now."""
+        """Which agents this person has now, and what the default one is called here."""
         self.default_agent, self.agents = await agent_names(self.principal.user_id)
         self._looked = self._loop.time()
+        self._alias = 0 if self.caps or self.default_agent == "hermes" else ALIAS
+        self.peer_from = "hermes" if self._alias else self.default_agent
 
     async def opened(self) -> None:
         """Join, read, follow."""
@@ -154,10 +153,10 @@ class AppConsumer(ChatSocket):
         self.gateway.say({"kind": "notice", "told": told.pack()})
 
     def _agent(self, frame: frames.Envelope) -> str:
+        if self.last_frame - self._looked >= NAMES_SECONDS:
+            raise LookAgain  # a key may have been made or revoked since
         name = self.default_agent if frame.to == "hermes" else frame.to
         if name != self.default_agent and name not in self.agents:
-            if self.last_frame - self._looked >= NAMES_SECONDS:
-                raise LookAgain  # a key may have been made since
             raise frames.BadFrame("to", "is no agent of yours", frame_id=frame.id, session=frame.session)
         return name
 

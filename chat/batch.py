@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -94,6 +95,8 @@ class Batch:
         self.pushes: list[tuple[Slot, str]] = []
         self.timers: list[tuple[float, Item]] = []
         self.calls: list[Callable[[], None]] = []
+        self.queued: Counter[tuple[int, str]] = Counter()  # messages staged that wait for this agent
+        self.begun: Counter[int] = Counter()  # sessions staged of this user
         self.undoings: list[Callable[[], object]] = []
         self.words: list[dict[str, Any]] = []  # to all processes, after the commit
         self.slots_of_user: dict[int, list[Slot]] = {}
@@ -288,6 +291,7 @@ class Batch:
         row = SessionRow(new_key(), user_id, public_id, agent, False, 0, None)
         self._sessions[user_id, public_id] = row
         self._staged.sessions.append(row)
+        self.begun[user_id] += 1
         return row
 
     def touch(self, session: SessionRow, text: str | None = None) -> None:

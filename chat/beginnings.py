@@ -61,7 +61,9 @@ def waiting_for(user_id: int, agent: str) -> int:
     ).count()
 
 
-def check_queue(user_id: int, agent: str, *, online: bool, retry_after: int | None = None) -> None:
+def check_queue(
+    batch: Batch, user_id: int, agent: str, *, online: bool, retry_after: int | None = None
+) -> None:
     """
     Whether one more message may wait for an agent; one that is connected takes it at once, the upstream does not.
 
@@ -71,7 +73,7 @@ def check_queue(user_id: int, agent: str, *, online: bool, retry_after: int | No
     """
     if online and agent != agents.upstream_name():
         return
-    if waiting_for(user_id, agent) >= settings.HERMES_QUEUE_LIMIT:
+    if waiting_for(user_id, agent) + batch.queued[user_id, agent] >= settings.HERMES_QUEUE_LIMIT:
         if online:
             raise RateLimited("too many messages wait for the agent already", retry_after=retry_after or 30)
         text = "the agent is away and too many messages wait for it already"
@@ -118,6 +120,8 @@ def begin(batch: Batch, session: SessionRow, said: Utterance, slot: Slot | None,
     batch.touch(session, said.data.get("text"))
     question = {"id": said.message_id, "role": "user", "content": said.content}
     events = [batch.event(turn, "run.started", user_message=question)]
+    if not direct:
+        batch.queued[said.user_id, said.agent] += 1
     if not online:
         events.append(batch.event(turn, "run.queued", status="queued", reason="agent_offline"))
     for media in said.media:

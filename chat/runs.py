@@ -80,7 +80,7 @@ class Submit(Quiet):
             target = replacing.find_target(self.user_id, session, frame.replace_from, self.agent)
         slot = beginnings.seat_of(batch, self.slots, self.user_id, self.agent)
         online = beginnings.is_online(slot, self.user_id, self.agent)
-        beginnings.check_queue(self.user_id, self.agent, online=online)
+        beginnings.check_queue(batch, self.user_id, self.agent, online=online)
         said = beginnings.Utterance(
             self.user_id,
             self.username,
@@ -121,9 +121,12 @@ def check_new_session(batch: Batch, user_id: int) -> None:
     if not settings.HERMES_RATE_LIMIT:
         return
     mine = ChatSession.objects.filter(user_id=user_id)
-    if mine.filter(created_at__gt=batch.ago(60)).count() >= settings.HERMES_NEW_SESSIONS_PER_MINUTE:
+    if (
+        mine.filter(created_at__gt=batch.ago(60)).count() + batch.begun[user_id]
+        >= settings.HERMES_NEW_SESSIONS_PER_MINUTE
+    ):
         raise RateLimited("too many new sessions", retry_after=60)
-    if mine.filter(deleted_at=None).count() >= settings.HERMES_SESSIONS:
+    if mine.filter(deleted_at=None).count() + batch.begun[user_id] >= settings.HERMES_SESSIONS:
         raise RateLimited(f"there are {settings.HERMES_SESSIONS} sessions; delete some", retry_after=3600)
 
 

@@ -182,7 +182,7 @@ class Start(ForRun):
             )
         if order.client_run_id and queries.find_run(self.user_id, order.client_run_id) is not None:
             raise Conflict("this run id is taken", api_code="run_id_conflict", field="run_id")
-        self._check_agent(session, replaced, online)
+        self._check_agent(batch, session, replaced, online)
         return self._store(batch, session, replaced, slot, online)
 
     def _store(
@@ -227,13 +227,13 @@ class Start(ForRun):
             raise RateLimited("too many idempotency keys in a day", retry_after=3600)
         return None
 
-    def _check_agent(self, session: SessionRow, replaced: Run | None, online: bool) -> None:
+    def _check_agent(self, batch: Batch, session: SessionRow, replaced: Run | None, online: bool) -> None:
         if replaced is not None:
             if not online:
                 raise Offline("the agent is away, and nothing can be replaced without it", retry_after=5)
             if "control" not in queries.agent_caps(self.user_id, session.agent):
                 raise ReplaceUnsupported("this agent cannot replace what was said")
-        beginnings.check_queue(self.user_id, session.agent, online=online, retry_after=30)
+        beginnings.check_queue(batch, self.user_id, session.agent, online=online, retry_after=30)
 
     def _utterance(self, batch: Batch, session: SessionRow, replaced: Run | None) -> beginnings.Utterance:
         order = self.order

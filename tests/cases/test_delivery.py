@@ -14,7 +14,7 @@ import pytest
 
 from tests.rig.agent_program import AgentProgram
 from tests.rig.clerk import Person
-from tests.rig.gateway import Gateway
+from tests.rig.gateway import BRISK, Gateway
 from tests.rig.sockets import TS, new_id
 from tests.rig.timing import SCALE, TIMEOUT, eventually
 
@@ -245,3 +245,18 @@ async def until_error(app: Any, reply_to: str) -> list[dict[str, Any]]:
     errors = await eventually(told, 2 * TIMEOUT, "an error about the message")
     await app.alive()  # it may have come just behind the last pong: take it off the line
     return errors
+
+
+async def test_the_queue_is_bounded_for_a_burst_too(brisk_gateway: Gateway) -> None:
+    """What arrives in one burst counts like what arrives one by one: past the limit nothing is stored."""
+    gateway, limit = brisk_gateway, int(BRISK["HERMES_QUEUE_LIMIT"])
+    alice = gateway.person()
+    session = new_id()
+    async with await gateway.app(alice) as app:
+        asked = [app.envelope("text", session, data={"text": f"q{number}"}) for number in range(limit + 3)]
+        await asyncio.gather(*(app.send(frame) for frame in asked))
+        errors = [await app.expect(type="error", code="offline") for _ in asked]
+    queued = [error["reply_to"] for error in errors if error["data"]["queued"]]
+    assert queued == [frame["id"] for frame in asked[:limit]]
+    rows = gateway.clerk.messages(alice, session)
+    assert [row["id"] for row in rows] == queued
