@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -107,6 +107,20 @@ async def test_a_gateway_killed_under_a_run_never_asks_again_and_stops_what_it_l
     assert scripted_llm.times_asked(session) == 1
     left = gateway.clerk.ask("sql", statement="SELECT count(*) FROM chat_command WHERE kind = 'upstream'")
     assert left == [["0"]]
+
+
+async def test_a_key_that_hermes_refuses_is_named_nowhere(
+    make_gateway: Callable[..., Gateway], hermes_server: HermesServer
+):
+    """The run has failed and says why; neither the answer nor the log holds the key."""
+    wrong = "a-wrong-key-0123456789"
+    gateway = make_gateway("embedded", settings_for(hermes_server, HERMES_UPSTREAM_KEY=wrong))
+    async with gateway.http(guest(gateway, "alice")) as http:
+        events = await ask(http, await begin(http), "hello")
+    assert names_of(events) == ["run.started", "run.failed", "done"]
+    assert events[1]["error"] == "The agent's server does not accept our key."
+    assert wrong not in str(events) + gateway.log()
+    assert "Traceback" not in gateway.log()
 
 
 async def test_questions_beyond_the_cap_wait_in_order(gateway: Gateway):
