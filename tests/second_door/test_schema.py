@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import schemathesis
 from django.urls import URLPattern, URLResolver, get_resolver
 from hypothesis import HealthCheck, given, seed, settings
+from playwright.sync_api import expect, sync_playwright
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -33,6 +35,7 @@ CHECKS = [
 ]
 ENDLESS = f"{BASE}/api/sessions/{{session}}/events"
 EXAMPLES = 6
+CHROMIUM = shutil.which("chromium")
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +160,22 @@ def test_no_address_answers_what_is_not_described(fuzzed: Any) -> None:
         answered()
     assert {200, 201, 400, 404} <= statuses, statuses
     assert time.monotonic() - begun < 60
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
+def test_the_page_shows_the_schema_under_our_policy(fuzzed: Any) -> None:
+    """In a real browser, without a complaint, and with nothing from elsewhere."""
+    gateway, _, _ = fuzzed
+    complaints: list[str] = []
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{gateway.origin}/api/docs")
+        expect(page.locator("#operations-runs-startRun")).to_be_visible()
+        browser.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith((gateway.origin, "data:"))] == []
