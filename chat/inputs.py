@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from hermes_site.errors import InvalidRequest, TooLarge
 
-TEXT_PARTS = frozenset({"text", "input_text"})
-IMAGE_PARTS = frozenset({"image_url", "input_image"})
+TEXT_PARTS = ("text", "input_text")  # no sets: what is asked for may be no text, nor anything a set can hold
+IMAGE_PARTS = ("image_url", "input_image")
 DETAILS = ("auto", "low", "high")
 
 
