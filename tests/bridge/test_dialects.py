@@ -53,6 +53,14 @@ def test_what_is_sent():
     assert long != Hermes022().headers(Order("x" * 127 + "y", "chat_" + "0" * 32, ""))["Idempotency-Key"]
 
 
+@pytest.mark.parametrize("dialect", [Hermes019(), Hermes022()])
+def test_a_memory_is_named_where_the_order_names_one(dialect: Hermes019):
+    """In a header; without a name there is none."""
+    named = dialect.headers(Order("m1", "chat_1", "hello", memory="mine"))
+    assert named["X-Hermes-Session-Key"] == "mine"
+    assert "X-Hermes-Session-Key" not in dialect.headers(Order("m1", "chat_1", "hello"))
+
+
 def test_pictures_are_sent_as_parts():
     """Addresses of pictures go with the text in one message."""
     body = Hermes019().body(Order("m1", "chat_1", "look", images=("https://example.org/a.png",)))
