@@ -235,7 +235,7 @@ def end_lost(batch: Batch, slot: Slot, turn: Turn) -> dict[str, Any] | None:
     if turn.answered and turn.stream is None:
         ends.end_turn(batch, slot, turn, "completed")
         return None
-    if not turn.begun and "sync" in slot.caps and turn.ref.reply_to is not None:
+    if not turn.begun and not turn.asked_stop and "sync" in slot.caps and turn.ref.reply_to is not None:
         batch.update_run(turn.key, status=RunStatus.QUEUED, owner=None, delivered_at=None)
         slot.remove(turn)
         slot.handed = 0
