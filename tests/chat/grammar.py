@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 GRACE_SECONDS = 30
 TURN_END_SECONDS = 1
+STOP_SECONDS = 30
 PASSING = ("upload_failed", "file_too_large", "rate_limited")
 
 
@@ -24,6 +25,7 @@ class ModelTurn:
     answered: bool = False
     over_at: float | None = None  # when it is complete, unless more of it comes
     begun: bool = False
+    stop_at: float | None = None  # when a stop that is not confirmed ends it
 
 
 @dataclass(eq=False)
@@ -44,6 +46,7 @@ class ModelSession:
 
     turns: list[ModelTurn] = field(default_factory=list)
     stream: ModelStream | None = None
+    dropping: bool = False  # what comes up to the next end or start is nobody's
     shown: list[str] = field(default_factory=list)  # what devices see, pieces of a stream joined
     kept: dict[str, tuple[str, bool]] = field(default_factory=dict)  # id -> text, and whether it is marked
 
@@ -64,11 +67,13 @@ class Model:
 
     def __init__(self, caps: frozenset[str]) -> None:
         self.ends_turns = bool(caps & {"control", "events"})
+        self.confirms = "control" in caps
         self.sync = "sync" in caps
         self.sessions = {name: ModelSession() for name in ("S1", "S2")}
         self.connection = 1
         self.now = 0.0
         self.graces: list[tuple[float, int]] = []
+        self.stopped: set[str] = set()  # messages whose answers are nobody's
 
     # What a person does
 
@@ -76,11 +81,36 @@ class Model:
         """A message begins a turn."""
         self.sessions[session].turns.append(ModelTurn(message_id, self.connection))
 
+    def stop(self, session: str, message_id: str) -> None:
+        """An agent with `control` is asked, any other is cut off; what still comes is dropped."""
+        one = self.sessions[session]
+        turn = next((turn for turn in one.live() if turn.question == message_id), None)
+        if turn is None:
+            return
+        if not self.confirms:
+            self._cut_off(one, turn)
+        elif one.live()[0] is not turn and not turn.begun:
+            self.stopped.add(message_id)
+            turn.status = "cancelled"
+        elif turn.stop_at is None:
+            turn.stop_at = self.now + STOP_SECONDS
+
+    def _cut_off(self, one: ModelSession, turn: ModelTurn) -> None:
+        turn.status = "interrupted"
+        if one.stream is not None and one.stream.turn is turn:
+            one.stream.interrupted = one.dropping = True
+            self._close(one)
+        elif turn.question is not None:
+            self.stopped.add(turn.question)
+
     # What the agent does; each says whether the frame is taken
 
     def start(self, session: str, stream_id: str, reply_to: str | None) -> bool:
         """A second start ends the open stream; after a break with the same `reply_to` it is begun anew."""
         one = self.sessions[session]
+        one.dropping = reply_to in self.stopped
+        if one.dropping:
+            return False
         old = one.stream
         if old is not None:
             if old.connection != self.connection and old.reply_to == reply_to:
@@ -103,7 +133,7 @@ class Model:
     def piece(self, session: str, text: str) -> bool:
         """More text of the open stream."""
         one = self.sessions[session]
-        if one.stream is None:
+        if one.stream is None or one.dropping:
             return False
         if one.stream.connection != self.connection:
             one.stream.connection = self.connection
@@ -117,7 +147,8 @@ class Model:
     def end(self, session: str) -> bool:
         """The stream is complete, and with an agent that knows ends the turn."""
         one = self.sessions[session]
-        if one.stream is None:
+        if one.stream is None or one.dropping:
+            one.dropping = False
             return False
         turn = one.stream.turn
         self._close(one)
@@ -131,6 +162,8 @@ class Model:
     def text(self, session: str, message_id: str, reply_to: str | None) -> bool:
         """A whole message belongs to a turn and does not end its stream."""
         one = self.sessions[session]
+        if reply_to in self.stopped:
+            return False
         turn = self._turn(one, reply_to)
         turn.answered = turn.begun = True
         if one.stream is None or one.stream.turn is not turn:
@@ -164,7 +197,9 @@ class Model:
     def connect(self) -> None:
         """It is there again."""
         self.connection += 1
+        self.stopped.clear()
         for one in self.sessions.values():
+            one.dropping = False
             for turn in one.live():
                 if (
                     turn.answered
@@ -188,7 +223,13 @@ class Model:
                 for turn in one.live()
                 if turn.over_at is not None
             ]
-            moments = [at for at, _ in dues] + [at for at in overs if at <= end]
+            stops = [
+                turn.stop_at
+                for one in self.sessions.values()
+                for turn in one.live()
+                if turn.stop_at is not None
+            ]
+            moments = [at for at, _ in dues] + [at for at in (*overs, *stops) if at <= end]
             if not moments:
                 break
             self.now = min(moments)
@@ -198,6 +239,8 @@ class Model:
                         turn.over_at = None
                         if turn.answered and (one.stream is None or one.stream.turn is not turn):
                             turn.status = "completed"
+                    elif turn.stop_at is not None and turn.stop_at <= self.now:
+                        self._cut_off(one, turn)
             for due in [one for one in dues if one[0] <= self.now]:
                 self.graces.remove(due)
                 self._grace_over(due[1])
@@ -211,7 +254,7 @@ class Model:
                 stream = one.stream if one.stream is not None and one.stream.turn is turn else None
                 if turn.answered and stream is None:
                     turn.status = "completed"
-                elif not turn.begun and self.sync and turn.question is not None:
+                elif not turn.begun and turn.stop_at is None and self.sync and turn.question is not None:
                     turn.heard = -1
                 else:
                     reply_to = (stream.reply_to if stream is not None else None) or turn.question

@@ -48,6 +48,7 @@ happenings = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([0.4, 0.7, 1.5, 12.0])),
     st.tuples(st.just("break"), st.sampled_from([0.0, 5.0, 29.0, 31.0])),
     st.tuples(st.just("forget")),
+    st.tuples(st.just("stop"), sessions, st.sampled_from([0, 1])),
     st.tuples(st.just("join")),
 )
 steps = st.lists(st.lists(frames_said, min_size=1, max_size=5) | happenings, max_size=14)
@@ -121,8 +122,16 @@ class Play:
         asked = self.known[session]
         return asked[-1 - choice] if choice < len(asked) else "unknown"
 
-    def happen(self, kind: str, seconds: float = 0.0) -> None:
-        """Something that is no frame."""
+    def happen(self, kind: str, *rest: Any) -> None:
+        """Something that is no frame of the agent's."""
+        if kind == "stop":
+            session, choice = rest
+            if choice < len(self.asked[session]):
+                message_id = self.asked[session][-1 - choice]
+                self.device.stop(message_id, session)
+                self.model.stop(session, message_id)
+            return
+        seconds = rest[0] if rest else 0.0
         if kind == "wait":
             self.desk.let(seconds)
             self.model.let(seconds)

@@ -353,6 +353,18 @@ def test_turns_not_begun_of_a_sync_agent_outlive_their_process(desk: Desk, alice
     assert [(frame["id"], frame["redelivered"]) for frame in again.heard] == [("m1", True)]
 
 
+def test_a_turn_that_was_to_stop_does_not_wait_again(desk: Desk, alice: User) -> None:
+    """Its process died before the agent could confirm: it is over, for the person wanted it so."""
+    other = dead_process()
+    Agent(other, alice, "sync", "control")
+    author = Device(other, alice)
+    author.ask("m1")
+    assert author.stop("m1") == "stopping"
+    desk.do(processes.EndOrphans(other.process, alice.pk))
+    assert statuses(alice) == {"m1": "interrupted"}
+    assert handed(Agent(desk, alice, "sync", "control", since=0)) == []
+
+
 def test_burying_a_process_frees_its_seats_only(desk: Desk, alice: User, bob: User) -> None:
     """And forgets its sockets."""
     other = dead_process()
