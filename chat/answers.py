@@ -52,7 +52,8 @@ def take(batch: Batch, slot: Slot, frame: frames.AnyFrame) -> None:
             try:
                 stream_start(batch, slot, frame)
             except (GatewayError, Outdated):
-                slot.dropping[frame.session] = True  # its pieces are nobody's
+                if frame.session not in slot.open:  # its pieces are nobody's; those of an open stream are its own
+                    slot.dropping[frame.session] = True
                 raise
         case frames.StreamEnd():
             stream_end(batch, slot, frame)
@@ -91,7 +92,10 @@ def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:
     open_turn = slot.open.get(frame.session)
     old = open_turn.stream if open_turn is not None else None
     again = old is not None and old.generation != slot.generation and old.reply_to == frame.reply_to
-    if known is not None and not (again and old is not None and known.key == old.key):
+    is_old = known is not None and old is not None and known.key == old.key
+    if is_old and old is not None and not again and old.reply_to == frame.reply_to:
+        return  # said twice
+    if known is not None and not (is_old and again):
         raise Unsupported("id: is taken by an earlier message", field="id")
     if old is None and len(slot.open) >= settings.HERMES_OPEN_STREAMS:
         raise Unsupported(f"type: more than {settings.HERMES_OPEN_STREAMS} streams are open", field="type")

@@ -120,13 +120,15 @@ def test_joined_pieces_are_one_frame_of_the_bound() -> None:
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_more_text_than_fits_is_too_much(joined: bool) -> None:
-    """Whether it is one long frame or many joined pieces."""
+    """Whether it is many frames or many joined pieces; one frame by itself may be as large as any frame."""
     outbox = Outbox(1000, 500)
     if joined:
         for _ in range(600):
             outbox.put(piece("S1", "x"))
     else:
         outbox.put_text("x" * 501)
+        assert not outbox.over
+        outbox.put_text("y")
     assert outbox.over
 
 

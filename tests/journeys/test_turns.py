@@ -231,3 +231,47 @@ async def test_a_later_turn_of_a_session_waits_for_the_one_before(gateway: Gatew
             turn(q1["id"], "completed", last["id"]),
             turn(q2["id"], "completed", early["id"]),
         )
+
+
+async def test_a_start_that_is_repeated_or_refused_leaves_the_open_stream_alone(
+    gateway: Gateway, alice: Person
+) -> None:
+    """Said twice it is one stream; with an id that is taken it is refused, and the open one goes on."""
+    session = new_id()
+    async with await gateway.app(alice) as app, await gateway.agent(alice) as agent:
+        earlier = await agent.answer("earlier", session)
+        assert await app.next() == earlier
+        start = await agent.start(session)
+        await agent.piece("one ", session)
+        await agent.send(start)
+        await agent.piece("two ", session)
+        await agent.send(start | {"id": earlier["id"]})
+        error = await agent.expect(type="error", reply_to=earlier["id"], code="unsupported")
+        assert "id" in error["data"]["text"]
+        await agent.piece("three", session)
+        await agent.end(session)
+        stream = await app.read_stream(session)
+        assert (stream.start["id"], stream.text) == (start["id"], "one two three")
+
+
+async def test_an_agent_does_not_speak_in_another_agent_s_session(gateway: Gateway, alice: Person) -> None:
+    """A session belongs to the agent of its first message, whoever of the user's agents tries."""
+    session = new_id()
+    other = gateway.clerk.key(alice.name, agent="coder")
+    async with (
+        await gateway.app(alice) as app,
+        await gateway.agent(alice) as agent,
+        await gateway.agent(alice, key=other) as coder,
+    ):
+        coder.name = "coder"
+        question = await app.say("for hermes", session)
+        assert await agent.next() == question
+        for frame in (
+            coder.envelope("text", session, data={"text": "mine now"}),
+            coder.envelope("stream_start", session, reply_to=question["id"]),
+        ):
+            await coder.send(frame)
+            error = await coder.expect(type="error", reply_to=frame["id"], code="unsupported")
+            assert "session" in error["data"]["text"]
+        answer = await agent.answer("still mine", session, question["id"])
+        assert await app.next() == answer
