@@ -120,15 +120,24 @@ def test_joined_pieces_are_one_frame_of_the_bound() -> None:
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_more_text_than_fits_is_too_much(joined: bool) -> None:
-    """Whether it is many frames or many joined pieces; one frame by itself may be as large as any frame."""
+    """Whether it is many joined pieces or some frames."""
     outbox = Outbox(1000, 500)
-    if joined:
-        for _ in range(600):
+    for _ in range(600):
+        if joined:
             outbox.put(piece("S1", "x"))
-    else:
-        outbox.put_text("x" * 501)
-        assert not outbox.over
-        outbox.put_text("y")
+        else:
+            outbox.put_text("x")
+    assert outbox.over
+
+
+def test_one_frame_may_be_as_large_as_any() -> None:
+    """A reader is too slow when more waits behind it, not because somebody said much at once."""
+    outbox = Outbox(1000, 500)
+    outbox.put_text("x" * 5000)
+    assert not outbox.over
+    assert outbox.take() == "x" * 5000
+    outbox.put_text("x" * 5000)
+    outbox.put_text("y")
     assert outbox.over
 
 
