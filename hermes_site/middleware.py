@@ -2,12 +2,14 @@
 
 import ipaddress
 import json
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.utils.decorators import sync_and_async_middleware
@@ -44,6 +46,8 @@ TEXTS = {
 
 View = Callable[[HttpRequest], Any]
 
+logger = logging.getLogger(__name__)
+
 
 def wants_json(request: HttpRequest) -> bool:
     """Whether errors of this address are JSON."""
@@ -76,6 +80,14 @@ def error_response(request: HttpRequest, error: errors.GatewayError) -> HttpResp
     for name, value in headers.items():
         page[name] = value
     return page
+
+
+def as_outage(request: Any, problem: Exception) -> errors.GatewayError | None:
+    """What a view's exception means to the caller when it is the database that is away; None: it is not."""
+    if not isinstance(problem, OperationalError | InterfaceError):
+        return None
+    logger.warning("the database did not answer under %s: %s", request.path, type(problem).__name__)
+    return errors.Unavailable("the database does not answer; try again in a moment", retry_after=1)
 
 
 def _as_json(request: HttpRequest, response: Any) -> HttpResponseBase:
@@ -116,9 +128,8 @@ def gateway_errors(get_response: View) -> Any:
     middleware = _around(get_response, _as_json)
 
     def process_exception(request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if isinstance(exception, errors.GatewayError):
-            return error_response(request, exception)
-        return None
+        error = exception if isinstance(exception, errors.GatewayError) else as_outage(request, exception)
+        return error_response(request, error) if error is not None else None
 
     middleware.process_exception = process_exception
     return middleware

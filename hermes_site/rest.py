@@ -9,7 +9,7 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.response import Response
 
 from hermes_site import errors
-from hermes_site.middleware import BY_STATUS, TEXTS, error_headers, is_api
+from hermes_site.middleware import BY_STATUS, TEXTS, as_outage, error_headers, is_api
 
 
 class JsonAlways(BaseContentNegotiation):
@@ -31,7 +31,7 @@ def drf_errors(problem: Exception, context: dict[str, Any]) -> Response | None:
     if not isinstance(problem, errors.GatewayError):
         if isinstance(problem, exceptions.MethodNotAllowed) and context.get("view") is not None:
             headers["Allow"] = ", ".join(context["view"].allowed_methods)
-        translated = _translate(problem)
+        translated = _translate(problem) or as_outage(context["request"], problem)
         if translated is None:
             return None
         problem = translated
