@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.utils.cache import get_conditional_response
 from django.utils.http import http_date
@@ -63,6 +64,12 @@ class UploadView(APIView):
         )
         url = f"/media/{media.public_id}"
         return Response(answer(media, url), status=201 if new else 200, headers={"Location": url})
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """While the database is away no file can be stored."""
+        if isinstance(exc, InterfaceError | OperationalError):
+            exc = errors.UploadFailed("nothing was stored: the database does not answer", retry_after=1)
+        return super().handle_exception(exc)
 
 
 def _refuse_early(request: Request) -> None:
