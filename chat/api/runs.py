@@ -33,8 +33,8 @@ async def start(request: HttpRequest, principal: Principal, session: str) -> Htt
     headers = streams.run_headers(started.ref)
     if started.replayed:
         headers["Idempotency-Replayed"] = "true"
-    accept = request.headers.get("Accept", "")
-    if "application/json" in accept and "text/event-stream" not in accept:
+    accept = request.headers.get("Accept", "*/*")
+    if "application/json" in accept and "text/event-stream" not in accept and "*/*" not in accept:
         answer = {"run_id": started.ref.public_id, "status": started.status}
         return JsonResponse(answer, status=202, headers=headers)
     if started.replayed:

@@ -22,3 +22,17 @@ async def test_a_run_is_followed_to_its_end(gateway: Gateway, alice: Person) -> 
         page = await door.history("s/1 é")
         assert [row["content"] for row in page["data"]] == ["one two three", "one two three"]
         assert page["runs"][0]["last_event_id"] == str(events[-1]["seq"])
+
+
+async def test_only_who_takes_nothing_but_json_is_answered_with_json(gateway: Gateway, alice: Person) -> None:
+    """Libraries that say they prefer it, and take anything, get the stream."""
+    async with playing(gateway, alice, echo), Door(gateway, alice) as door:
+        await door.create("s")
+        for accept in ("*/*", "application/json, text/plain, */*", "text/event-stream, application/json", ""):
+            async with door.run("s", "x", headers={"Accept": accept}) as stream:
+                check_order(await stream.rest())
+        answer = await door.request(
+            "POST", "/api/sessions/s/chat/stream", json={"input": "x"}, headers={"Accept": "application/json"}
+        )
+        assert answer.status_code == 202 and set(answer.json()) == {"run_id", "status"}
+        assert answer.headers["X-Hermes-Run-Id"] == answer.json()["run_id"]

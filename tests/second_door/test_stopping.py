@@ -4,8 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
-
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
 from tests.rig.sockets import Agent, Frame
@@ -207,15 +205,12 @@ async def test_c50_a_viewer_leaves_and_the_run_goes_on(gateway: Gateway, alice: 
         assert await room(), "every leaver has given its place back"
 
 
-@pytest.mark.parametrize("backend", ["embedded", "shared"])
-async def test_c50_the_other_policy(make_gateway: Any, backend: str) -> None:
+async def test_c50_the_other_policy(gateway: Gateway, alice: Person) -> None:
     """C50: asked for, a viewer's leaving stops the run; not when another one looks, or the server closed."""
-    gateway: Gateway = make_gateway(backend)
-    person = gateway.person("alice")
     async with (
-        playing(gateway, person, stoppable),
-        Door(gateway, person) as door,
-        Door(gateway, person) as other,
+        playing(gateway, alice, stoppable),
+        Door(gateway, alice) as door,
+        Door(gateway, alice) as other,
     ):
         await door.create("s")
         async with door.run("s", "slow", query="?on_disconnect=stop") as stream:
