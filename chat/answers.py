@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from chat import ends, frames, happenings
+from chat import ends, frames, happenings, windows
 from chat.batch import Batch, SessionRow
 from chat.contents import agent_text
 from chat.events import SEPARATOR, Event
@@ -51,8 +51,9 @@ def take(batch: Batch, slot: Slot, frame: frames.AnyFrame) -> None:
         case frames.StreamStart():
             try:
                 stream_start(batch, slot, frame)
-            except (GatewayError, Outdated):
-                if frame.session not in slot.open:  # its pieces are nobody's; those of an open stream are its own
+            except (GatewayError, Outdated) as refusal:
+                ended = isinstance(refusal, Ended | Outdated)
+                if ended or frame.session not in slot.open:  # else the open stream goes on untouched
                     slot.dropping[frame.session] = True
                 raise
         case frames.StreamEnd():
@@ -80,7 +81,7 @@ def pieces(batch: Batch, slot: Slot, session_id: str, text: str) -> None:
     stream.size += len(text) if text.isascii() else len(text.encode())
     if stream.size > settings.HERMES_STREAM_BYTES:
         batch.drop_frames(slot, session_id)
-        batch.later(0, TooLong(slot, turn))
+        batch.later(0, windows.TooLong(slot, turn))
         return
     _add_text(batch, slot, turn, text, stream.public_id, whole=False)
 
@@ -111,7 +112,7 @@ def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:
         _close_stream(batch, slot, open_turn, None)
     turn = _turn(batch, slot, session, frame.reply_to)
     if open_turn is not None and open_turn is not turn:
-        wait_for_more(batch, slot, open_turn)
+        windows.wait_for_more(batch, slot, open_turn)
     key = new_key()
     batch.insert_message(
         key=key, session=session, run=turn.key, side="agent", public_id=frame.id, cursor=None, kind="text",
@@ -178,9 +179,9 @@ def message(batch: Batch, slot: Slot, frame: frames.Message) -> None:
     )  # fmt: skip
     if turn.files:
         if media is not None:
-            file_is_in(batch, slot, turn)
+            windows.file_is_in(batch, slot, turn)
     elif turn.stream is None:
-        wait_for_more(batch, slot, turn)
+        windows.wait_for_more(batch, slot, turn)
 
 
 def error(batch: Batch, slot: Slot, frame: frames.Error) -> None:
@@ -201,77 +202,12 @@ def error(batch: Batch, slot: Slot, frame: frames.Error) -> None:
     if turn is None or (turn.files and code == "upload_failed"):
         happenings.relay(batch, slot, frame)
         if turn is not None:
-            file_is_in(batch, slot, turn)
+            windows.file_is_in(batch, slot, turn)
         return
     ends.end_turn(
         batch, slot, turn, "failed", code=_reason(data, code), pending_steer=_remark(data),
         text=data.get("text", ""), error=happenings.envelope(slot, frame, data),
     )  # fmt: skip
-
-
-def wait_for_more(batch: Batch, slot: Slot, turn: Turn) -> None:
-    """End the turn when nothing more of it comes for a while, or the files that were announced stay away."""
-    turn.window += 1
-    seconds = settings.HERMES_FILES_SECONDS if turn.files else settings.HERMES_TURN_END_SECONDS
-    batch.later(seconds, QuietEnd(slot, turn, turn.window))
-
-
-def file_is_in(batch: Batch, slot: Slot, turn: Turn) -> None:
-    """One of the files that were announced has come, or failed; with the last one the turn is complete."""
-    batch.otherwise(partial(setattr, turn, "files", turn.files))
-    turn.files -= 1
-    if turn.files == 0 and turn.stream is None:
-        ends.end_turn(batch, slot, turn, "completed")
-
-
-class QuietEnd:
-    """A turn that has been answered, and quiet since, is complete."""
-
-    insists = True
-
-    def __init__(self, slot: Slot, turn: Turn, window: int) -> None:
-        self.slot = slot
-        self.turn = turn
-        self.window = window
-
-    def load(self, batch: Batch) -> None:
-        """The user's numbers and the agent's turns."""
-        batch.want_log(self.slot.user_id)
-        batch.want_turns(self.slot)
-
-    def apply(self, batch: Batch) -> None:
-        """End it, unless it went on meanwhile."""
-        turn = self.slot.get(self.turn.key)
-        if turn is not None and turn.window == self.window and turn.stream is None and turn.answered:
-            ends.end_turn(batch, self.slot, turn, "completed")
-
-    def done(self, result: Any, error: BaseException | None) -> None:
-        """Nobody waits for it."""
-
-
-class TooLong:
-    """A stream has more text than one may have: it ends, with an error."""
-
-    insists = True
-
-    def __init__(self, slot: Slot, turn: Turn) -> None:
-        self.slot = slot
-        self.turn = turn
-
-    def load(self, batch: Batch) -> None:
-        """The user's numbers and the agent's turns."""
-        batch.want_log(self.slot.user_id)
-        batch.want_turns(self.slot)
-
-    def apply(self, batch: Batch) -> None:
-        """End it, if it has not ended meanwhile."""
-        turn = self.slot.get(self.turn.key)
-        if turn is not None:
-            text = f"the answer is longer than {settings.HERMES_STREAM_BYTES} bytes"
-            _fail(batch, self.slot, turn, "unsupported", text)
-
-    def done(self, result: Any, error: BaseException | None) -> None:
-        """Nobody waits for it."""
 
 
 def with_media(batch: Batch, user_id: int, frame: frames.Message) -> tuple[str, dict[str, Any], Media | None]:
@@ -385,7 +321,7 @@ def _close_stream(batch: Batch, slot: Slot, turn: Turn, data: dict[str, Any] | N
         )
     )  # fmt: skip
     if data is not None:
-        wait_for_more(batch, slot, turn)
+        windows.wait_for_more(batch, slot, turn)
 
 
 def _outcome(data: dict[str, Any]) -> str:
@@ -471,13 +407,6 @@ def _ended_by_gateway(slot: Slot, session_id: str) -> bool:
         .first()
     )
     return latest in (RunStatus.INTERRUPTED, RunStatus.CANCELLED)
-
-
-def _fail(batch: Batch, slot: Slot, turn: Turn, code: str, text: str) -> None:
-    """End a turn by the gateway's own decision, with an error to the Apps."""
-    reply_to = turn.stream.reply_to if turn.stream is not None else turn.ref.reply_to
-    told = ends.notice_error(batch, slot, session=turn.ref.session, reply_to=reply_to, code=code, text=text)
-    ends.end_turn(batch, slot, turn, "failed", code=code, text=text, error=told, interrupted=True)
 
 
 def _echo(slot: Slot, frame: frames.Message, cursor: int) -> dict[str, Any]:

@@ -301,7 +301,9 @@ def stop_here(batch: Batch, slot: Slot, turn: Turn) -> str:
         return "cancelled"
     if not turn.asked_stop:
         turn.asked_stop = True
-        if turn.status == RunStatus.RUNNING:  # else it is begun behind another, and is stopping when it moves up
+        if (
+            turn.status == RunStatus.RUNNING
+        ):  # else it is begun behind another, and is stopping when it moves up
             turn.status = RunStatus.STOPPING
             batch.update_run(turn.key, status=RunStatus.STOPPING)
         batch.push(slot, frames.encode(frame))

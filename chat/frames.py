@@ -29,7 +29,6 @@ ID_RULE = "must be 1 to 128 characters without control characters"
 SESSION_RULE = ID_RULE + ", and not . or .."
 _ID = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,128}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _WHERE = re.compile(r" - at `\$\.?([^`]*)`$")
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 
@@ -197,11 +196,6 @@ def valid_session(value: str) -> bool:
     return value not in (".", "..") and valid_id(value)
 
 
-def valid_agent_name(value: str) -> bool:
-    """Whether `value` may name an agent."""
-    return _AGENT_NAME.fullmatch(value) is not None
-
-
 def decode(text: str, side: Side, *, data_bytes: int) -> AnyFrame:
     """
     Read one frame sent by a peer of `side`.
@@ -254,12 +248,7 @@ def encode(frame: Mapping[str, Any]) -> str:
 
 
 def read_data(text: str) -> dict[str, Any]:
-    """Read `data` as the database keeps it."""
-    return msgspec.json.decode(text, type=dict[str, Any])
-
-
-def decoded(text: str) -> dict[str, Any]:
-    """Read back the text of a frame of ours."""
+    """Read a frame of ours, or its `data`, as it was written."""
     return msgspec.json.decode(text, type=dict[str, Any])
 
 

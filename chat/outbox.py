@@ -38,7 +38,9 @@ class Outbox:
             else:
                 self._waiting.append((out.joins, [out.piece]))
                 self._size += len(out.joins) + len(out.piece)
-        alone = len(self._waiting) == 1 and isinstance(self._waiting[0], str)  # one frame may be as large as any
+        alone = len(self._waiting) == 1 and isinstance(
+            self._waiting[0], str
+        )  # one frame may be as large as any
         if len(self._waiting) > self._max_items or (self._size > self._max_bytes and not alone):
             self.over = True
             self._waiting.clear()

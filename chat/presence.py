@@ -10,12 +10,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from chat import agents, ends, frames, rows
-from chat.answers import wait_for_more
 from chat.batch import Batch
 from chat.keys import new_key
 from chat.models import LIVE, AgentSlot, Connection, Process, Run, RunStatus
 from chat.telling import Told
 from chat.turns import Peer, Slot, Turn
+from chat.windows import wait_for_more
 from hermes_site.errors import CloseCode, RateLimited
 
 

@@ -38,7 +38,7 @@ class FramesView(APIView):
         if session is not None and not frames.valid_session(session):
             raise InvalidRequest("session: is no session id", field="session")
         told, has_more = queries.page(request.principal.user_id, session, before, limit or PAGE)
-        data = [frames.decoded(out.text) for one in told for out in one.copy(events=None).render(SYNC)]
+        data = [frames.read_data(out.text) for one in told for out in one.copy(events=None).render(SYNC)]
         return Response({"data": data, "has_more": has_more}, headers={"Cache-Control": "no-store"})
 
 

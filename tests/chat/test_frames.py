@@ -490,28 +490,6 @@ def test_a_refusal_is_worded_for_people() -> None:
 # Names
 
 
-@pytest.mark.parametrize(
-    ("name", "good"),
-    [
-        ("hermes", True),
-        ("a", True),
-        ("0-_", True),
-        ("a" * 32, True),
-        ("a" * 33, False),
-        ("", False),
-        ("A", False),
-        ("_a", False),
-        ("-a", False),
-        ("a b", False),
-        ("é", False),
-        ("a\n", False),
-    ],
-)
-def test_agent_names(name: str, good: bool) -> None:
-    """Small letters, digits, `-` and `_`, 32 at most, beginning with a letter or digit."""
-    assert frames.valid_agent_name(name) is good
-
-
 def test_ids_made_by_the_gateway_are_ids() -> None:
     """And never the same twice."""
     made = {frames.new_id() for _ in range(100)}
@@ -560,7 +538,7 @@ def test_frames_are_written_as_strict_json() -> None:
     """Compact, in the order given, text as it is."""
     text = frames.encode({"type": "text", "data": {"text": 'é"\\\n'}})
     assert text == '{"type":"text","data":{"text":"é\\"\\\\\\n"}}'
-    assert frames.decoded(text) == json.loads(text)
+    assert frames.read_data(text) == json.loads(text)
     assert frames.encode_text("a\n") == '"a\\n"'
 
 
