@@ -123,7 +123,7 @@ async def check_credential(scope: Scope) -> None:
     Raises:
         Unauthorized: If there is no credential, or a bad one.
         Forbidden: If its user is disabled.
-        Unavailable: If the database does not answer.
+        UploadFailed: If the database does not answer: only bodies of uploads are asked for one here.
     """
     headers = dict(scope["headers"])
     try:
@@ -138,7 +138,7 @@ async def check_credential(scope: Scope) -> None:
         if cookie is None or not await auth.in_thread(_is_logged_in, cookie.value):
             raise errors.Unauthorized("log in first")
     except DatabaseError:
-        raise errors.Unavailable("try again later", retry_after=1) from None
+        raise errors.UploadFailed("nothing was stored: the database does not answer", retry_after=1) from None
 
 
 def _is_logged_in(session_key: str) -> bool:
