@@ -50,6 +50,7 @@ def _orders() -> dict[str, Callable[..., Any]]:
     from accounts import keys, tokens
     from accounts.models import ApiKey, User
     from bench import filling, plans
+    from chat.models import UserLog
 
     def people(count: int, lead: str) -> list[tuple[str, str, str]]:
         password = make_password(None)
@@ -77,7 +78,10 @@ def _orders() -> dict[str, Callable[..., Any]]:
             taken.append(time.perf_counter() - began)
         return taken
 
-    listed = (people, commits, filling.fill, plans.whole_reads)
+    def last_cursor(name: str) -> int:
+        return UserLog.objects.get(user__username=name).last_cursor
+
+    listed = (people, commits, last_cursor, filling.fill, plans.whole_reads)
     return {function.__name__: function for function in listed}
 
 
