@@ -202,12 +202,24 @@ def _missed(
         streams.update(start["id"] for start in map(_start, before) if start is not None)
         streamed = message.was_streamed and message_id in streams
         found.append(message.copy(streamed=streamed, away=True))
-    found.extend(_of_events(user_id, refs[key], events) for key, events in rest.items() if events)
+    for key, events in rest.items():
+        if events:
+            told = _of_events(user_id, refs[key], events)
+            found.append(told.copy(events=_without_text(events)) if events[-1]["event"] == "done" else told)
     return found
 
 
 def _of_events(user_id: int, run: RunRef, events: list[Event]) -> Told:
     return Told(user_id, run=run, first=events[0]["seq"], last=events[-1]["seq"], events=events)
+
+
+def _without_text(events: list[Event]) -> list[Event]:
+    """
+    What is left of a run that has ended, when all its messages have been told.
+
+    A stream among it was begun anew: its message is that of a later run, which has told it.
+    """
+    return [event for event in events if event["event"] not in ("message.started", "assistant.delta")]
 
 
 def _start(event: Event) -> dict[str, Any] | None:
