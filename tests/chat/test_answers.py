@@ -456,6 +456,33 @@ def test_an_agent_that_begins_anew_gives_one_answer(desk: Desk, alice: User) -> 
     assert log_of(alice) == [(1, "m1", "hello"), (2, "str_1", "all of it")]
 
 
+def test_a_device_that_missed_a_new_beginning_has_one_answer(desk: Desk, alice: User) -> None:
+    """Whatever of it the device had seen: no bubble stays open."""
+    for number, lost in enumerate(("all", "the end")):
+        session = f"S{number}"
+        agent, device = Agent(desk, alice), Device(desk, alice)
+        device.taken()
+        if lost == "all":
+            desk.hub.leave(device.reader)
+        device.ask(f"m{number}", session)
+        agent.start(f"str_{number}", session, reply_to=f"m{number}")
+        agent.piece("one ", session)
+        desk.hub.leave(device.reader)
+        agent.leave()
+        again = Agent(desk, alice)
+        again.start("other", session, reply_to=f"m{number}")
+        again.piece("all", session)
+        again.end(session)
+        desk.let(1)
+        device.reader.position(10**6, {})
+        device.catch_up()
+        spelled = [spell.removeprefix(f"{session} ") for spell in device.spelled]
+        assert spelled[-3:] == [f"stream_start str_{number}", "stream 'all'", "stream_end"]
+        assert len(spelled) == (3 if lost == "all" else 5)
+        again.leave()
+        desk.let(31)
+
+
 def test_an_agent_that_stays_away_leaves_an_interrupted_answer(desk: Desk, alice: User) -> None:
     """After the grace time: an error, the end, the text so far, marked."""
     agent, device = Agent(desk, alice), Device(desk, alice, "events")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from accounts import services
@@ -283,6 +283,7 @@ class _Undone(Exception):
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_grammar_of_streams_and_turns(caps: tuple[str, ...], steps: list[Any]) -> None:
     """Whatever an agent says, in whatever batches, with whatever breaks, comes out as the protocol has it."""
+    note(f"{caps} {steps}")
     try:
         with transaction.atomic():
             play = Play(caps)
