@@ -7,6 +7,8 @@ from collections import deque
 
 from chat.telling import Out, piece_frame
 
+PIECES = 256  # that wait as they came; more are made one, for each costs ten times its text
+
 
 class Outbox:
     """
@@ -35,6 +37,8 @@ class Outbox:
             if last is not None and not isinstance(last, str) and last[0] == out.joins:
                 last[1].append(out.piece)
                 self._size += len(out.piece)
+                if len(last[1]) > PIECES:
+                    last[1][:] = ["".join(last[1])]
             else:
                 self._waiting.append((out.joins, [out.piece]))
                 self._size += len(out.joins) + len(out.piece)
