@@ -1,8 +1,9 @@
 """
 A reader that never reads, while its agent sends 100,000 pieces: the server's memory, the other pairs, the close code.
 
-The same is done first with a reader that does read: what that costs in memory is not the slow one's doing. Afterwards
-the history must hold every piece, in order.
+Its agent has `control`, so that each of its streams ends a turn, and with it what the gateway remembers of that. The
+same is done first with a reader that does read: what that costs in memory is not the slow one's doing. Afterwards the
+history must hold every piece, in order.
 """
 
 import argparse
@@ -32,7 +33,7 @@ def measure(ours: systems.Gateways, person: Person, reads: bool, pieces: int) ->
     victim = ours.pair(person, ours.gateway.app_server.port, ours.gateway.agent_server.port)
     start = json.loads(victim["start"]) | {"id": "stream-STREAM"}
     order = {
-        "victim": victim | {"start": systems.compact(start)},
+        "victim": victim | {"start": systems.compact(start), "agent": victim["agent"] + "&caps=control"},
         "others": specs,
         "reads": reads,
         "pieces": pieces,

@@ -39,6 +39,12 @@ class Line(WSListener):
         if not self._leaving:
             self._faults.append(f"{self._name} was closed with {self.closed_with}")
 
+    def pause_writing(self) -> None:
+        """Who sends much looks at `unsent_bytes`."""
+
+    def resume_writing(self) -> None:
+        """The same."""
+
     def send(self, text: bytes) -> None:
         """Send one frame."""
         assert self.transport is not None
