@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import systems
 from bench.loading import load
-from bench.loads.slow import PIECE_CHARS
+from bench.loads.slow import PIECE_CHARS, PIECES_PER_SECOND
 from bench.tables import ms, table
 from tests.rig.clerk import Person
 
@@ -87,10 +87,11 @@ def main(options: argparse.Namespace) -> None:
                     one["ended"],
                     ms(one["calm_p99"]),
                     ms(one["busy_p99"]),
-                    f"{pieces / one['seconds']:,.0f}",
                 ]
             )
-    print(f"{pieces:,} pieces of {PIECE_CHARS} characters in {STREAMS} streams; {OTHERS} other pairs.\n")
+    print(
+        f"{pieces:,} pieces of {PIECE_CHARS} characters, {PIECES_PER_SECOND:,}/s, in {STREAMS} streams; {OTHERS} other pairs.\n"
+    )
     head = ("the reader", "server MiB, highest", "afterwards", "ended")
-    print(table([*head, "others' p99 ms before", "meanwhile", "pieces/s taken"], rows))
+    print(table([*head, "others' p99 ms before", "meanwhile"], rows))
     print("\nAll pieces were in the history afterwards, in order.")

@@ -40,7 +40,7 @@ class Line(WSListener):
             self._faults.append(f"{self._name} was closed with {self.closed_with}")
 
     def pause_writing(self) -> None:
-        """Who sends much looks at `unsent_bytes`."""
+        """What is sent waits in this process: that is the load's own memory."""
 
     def resume_writing(self) -> None:
         """The same."""
@@ -49,11 +49,6 @@ class Line(WSListener):
         """Send one frame."""
         assert self.transport is not None
         self.transport.send(WSMsgType.TEXT, text)
-
-    def unsent_bytes(self) -> int:
-        """What waits in this process."""
-        assert self.transport is not None
-        return int(self.transport.underlying_transport.get_write_buffer_size())
 
     def leave(self) -> None:
         """Close it."""
