@@ -60,6 +60,11 @@ class AppConsumer(ChatSocket):
         self.reader.follow()
         self.let_out()
 
+    def close(self, code: int) -> None:
+        """End the socket; from now on it is no App that is told: what comes waits for the next one."""
+        super().close(code)
+        self.reader.leave()
+
     def ended(self) -> None:
         """Be told no more."""
         self.reader.leave()
@@ -162,6 +167,8 @@ class AppConsumer(ChatSocket):
 
     def _emit(self, told: Told) -> None:
         """Show it; an agent's message that another process committed only once it counts as handed."""
+        if self.closing is not None:
+            return
         if self._unmoved or (told.away and told.side == "agent" and told.message is not None):
             self._unmoved.append(told)
             if len(self._unmoved) == 1:
