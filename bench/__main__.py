@@ -7,6 +7,8 @@ out of order. Without a subject: `pieces`.
 
 import argparse
 import importlib
+import signal
+import sys
 import time
 
 SUBJECTS = {
@@ -44,6 +46,7 @@ def main() -> None:
         "--scale", type=float, default=1.0, help="of sockets, rows and pieces, to try with less"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and stop what was started
     began = time.monotonic()
     importlib.import_module(f"bench.{options.subject}").main(options)
     print(f"\n{time.monotonic() - began:.0f} s in all")

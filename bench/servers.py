@@ -13,11 +13,9 @@ SERVERS = ("serve", "uvicorn", "daphne")
 def main(options: argparse.Namespace) -> None:
     """Measure and print."""
     seconds = options.seconds or 3.0
-    rows = []
     with systems.relay() as bare:
+        print(f"Reference: {bare.name}, measured anew beside each server; {options.backend}.")
         for server in SERVERS:
             with systems.gateway(options.backend, server) as ours:
-                lines = side_by_side(bare, ours, CELLS, seconds)
-            rows += [[server, *line] for line in lines]
-    print(f"Reference: {bare.name}, measured anew beside each server; {options.backend}.\n")
-    print(table(["server", *HEAD, "load's core"], rows))
+                print(f"\n{ours.name}\n")
+                print(table([*HEAD, "load's core"], side_by_side(bare, ours, CELLS, seconds)), flush=True)
