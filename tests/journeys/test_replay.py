@@ -230,11 +230,12 @@ async def test_a_stream_is_the_same_for_whoever_comes_at_any_piece(gateway: Gate
         for number in range(12):
             await agent.piece(f"{number} ", session)
             await app.until(type="stream")
-            joined.append(await gateway.app(alice, port=ports[number % 2], caps="sync"))
+            late = await gateway.app(alice, port=ports[number % 2], caps="sync")
+            await late.expect(type="ready")  # it has its place: the stream is open for it
+            joined.append(late)
         await agent.end(session)
         (end,) = (frame for frame in await app.until(type="stream_end") if frame["type"] == "stream_end")
         for late in joined:
-            await late.expect(type="ready")
             stream = await late.read_stream(session)
             assert stream.start | {"ts": 0} == start | {"ts": 0}
             assert stream.text == "".join(f"{number} " for number in range(12))

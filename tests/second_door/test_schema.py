@@ -12,6 +12,7 @@ import httpx
 import jsonschema_rs
 import pytest
 import schemathesis
+import schemathesis.generation.jsonschema.strategy  # else it is compiled inside the test, deep in the stack
 from django.urls import URLPattern, URLResolver, get_resolver
 from hypothesis import HealthCheck, given, seed, settings
 from playwright.sync_api import expect, sync_playwright
