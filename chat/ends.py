@@ -81,7 +81,7 @@ def end_turn(
                 interrupted=status in ("cancelled", "interrupted"),
             )
         )  # fmt: skip
-    if left := _pending_steer(turn, fields.pop("pending_steer", None)):
+    if left := _pending_steer(slot, turn, fields.pop("pending_steer", None)):
         fields["pending_steer"] = left
     ending = terminal(status, code or EXIT_CODES.get(status, code), text, narrative, **fields)
     if error is not None:
@@ -106,10 +106,13 @@ def end_turn(
     _promote(batch, slot, turn.session)
 
 
-def _pending_steer(turn: Turn, untaken: str | None) -> str:
+def _pending_steer(slot: Slot, turn: Turn, untaken: str | None) -> str:
     """Remarks that came too late: the agent's own word of them, and those that no process has taken yet."""
     found = [untaken] if untaken else []
-    if rows.is_postgresql():  # with SQLite there is one process, which takes them at once
+    may_wait = (
+        "control" in slot.caps and rows.is_postgresql()
+    )  # SQLite has one process, which takes them at once
+    if may_wait:
         waiting = Command.objects.filter(run_id=turn.key, kind="steer", taken_at=None).order_by(
             "created_at", "pk"
         )
