@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_STAMP := $(VENV)/.installed-to-run
 
-.PHONY: setup run fmt lint test bench clean
+.PHONY: setup run fmt lint test bench chaos clean
 
 setup: $(STAMP)
 
@@ -40,6 +40,10 @@ test: setup lint
 
 bench: setup
 	$(BIN)/python -m bench
+
+chaos: setup
+	$(BIN)/python -m tests.chaos $(CHAOS)
+	CHAOS_FRAMES=100000 $(BIN)/python -m pytest -s tests/chaos/test_noise.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

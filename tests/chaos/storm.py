@@ -158,6 +158,7 @@ class Outcome:
             f"lost on the lines: {self.lost_bytes} bytes",
             f"turns {counts['turns']}, complete {counts['complete']} ({share:.1f} %)",
             *(f"  {name}: {count}" for name, count in sorted(counts.items()) if ":" in name),
+            f"answers begun anew by a bridge that came back: {counts['begun anew']}",
             f"connections of the {counts['devices']} devices: {counts['connections']}",
             *(f"  traceback, {count} times: {last}" for last, count in self.tracebacks.most_common()),
             *(f"WRONG: {one}" for one in self.verdict.wrong),

@@ -13,11 +13,12 @@ from tests.rig.sockets import App, Frame
 
 LIVE = ("queued", "running", "stopping")
 TERMINAL = ("run.completed", "run.failed", "run.cancelled", "run.interrupted")
+BEGUN_ANEW = "begun_anew"
 JOURNAL = """
-SELECT m.public_id, r.public_id, r.status, j.first_seq, j.last_seq, j.events
+SELECT m.public_id, r.public_id, r.status, r.code, j.first_seq, j.last_seq, j.events
 FROM chat_run r LEFT JOIN chat_message m ON r.user_message_id = m.id
 LEFT JOIN chat_journalrow j ON j.run_id = r.id JOIN accounts_user u ON r.user_id = u.id
-WHERE u.username = '{user}' ORDER BY r.id, j.first_seq
+WHERE u.username = '{user}' ORDER BY r.created_at, r.id, j.first_seq
 """
 
 
@@ -27,6 +28,7 @@ class Run:
 
     question: str | None
     status: str
+    code: str
     events: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -34,12 +36,17 @@ class Run:
         """The `error` frames that its events told."""
         return [event["v3"]["error"] for event in self.events if "error" in event.get("v3", {})]
 
+    @property
+    def streams(self) -> set[str]:
+        """The ids of the streams that began in it."""
+        return {event["v3"]["start"]["id"] for event in self.events if "start" in event.get("v3", {})}
+
 
 def runs_of(clerk: Clerk, user: str) -> dict[str, Run]:
     """All runs of a user with their events, by run id."""
     runs: dict[str, Run] = {}
-    for question, id, status, *_, events in clerk.ask("sql", statement=JOURNAL.format(user=user)):
-        run = runs.setdefault(id, Run(None if question == "None" else question, status))
+    for question, id, status, code, *_, events in clerk.ask("sql", statement=JOURNAL.format(user=user)):
+        run = runs.setdefault(id, Run(None if question == "None" else question, status, code))
         run.events.extend([] if events == "None" else json.loads(events))
     return runs
 
@@ -89,7 +96,13 @@ class Verdict:
         told = {run.question: run for run in runs.values() if run.question is not None}
         for mark in orders:
             turns = [turn for agent in agents for turn in agent.ran(mark)]
-            self._turn(mark, answers[mark], turns, told.get(mark))
+            run = told.get(mark)
+            if run is not None and run.code == BEGUN_ANEW:  # then the answer is a run of its own
+                self.counts["begun anew"] += 1
+                run = [
+                    one for one in runs.values() if {frame["id"] for frame in answers[mark]} & one.streams
+                ][-1]
+            self._turn(mark, answers[mark], turns, run)
         return self
 
     def _claim(self, true: bool, what: str) -> None:
