@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.mortal import POINTS
+from tests.chaos.mortal import LOSSES, POINTS
 from tests.chaos.scene import Scene, scene
 from tests.rig.gateway import Gateway
 from tests.rig.timing import SCALE, eventually
@@ -91,3 +91,17 @@ async def test_a_process_that_dies_handing_out_a_queue_loses_and_doubles_nothing
         bridge.start()
         await dies(gateway)
         await holds(set, complete=3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_commit_whose_answer_is_lost_is_never_repeated(
+    mortals: Callable[[str], tuple[Gateway, Path]], backend: str, loss: str, tmp_path: Path
+) -> None:
+    """The pieces of a stream were committed, and the database says so, or cannot be asked: they are there once."""
+    gateway, chosen = mortals(backend)
+    async with scene(gateway, tmp_path) as set:
+        chosen.write_text(loss)
+        await set.ask("S1", 30, 0.02)
+        await set.ask("S2", 40, 0.02, device=1)
+        await holds(set, complete=2)
+        assert not chosen.exists()
