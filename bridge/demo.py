@@ -32,6 +32,10 @@ class Demo:
         """No: a turn started twice would be said twice."""
         return False
 
+    async def rereadable(self) -> bool:
+        """No: a turn ends with its bridge."""
+        return False
+
     async def start(self, order: Order) -> str:
         """Begin a turn and return its run id."""
         run_id = f"run_{uuid.uuid4().hex}"

@@ -80,6 +80,10 @@ class Hermes:
         """Whether starting the same order twice makes one turn."""
         return (await self.dialect()).idempotent
 
+    async def rereadable(self) -> bool:
+        """Whether the events of a run can be read again from the first."""
+        return (await self.dialect()).resumable
+
     async def start(self, order: Order) -> str:
         """Begin a turn and return its run id."""
         if len(order.text) > MAX_TEXT_CHARS:

@@ -56,14 +56,15 @@ class Runner:
         """Decide for every turn what the new connection still has to be told of it."""
         held = _streams(link.ready) if "sync" in link.caps else {}
         for turn in list(self._turns.all.values()):
-            turn.mark = None
+            turn.mark, turn.held = None, None
             answer = turn.answer
             if _by_cursor(link, turn):
                 # What the gateway still waits for it names now or hands out again; the rest has ended there.
                 answer.attached = False
                 turn.claimed.clear()
                 if answer.stream_id in held:
-                    answer.go_on(held[answer.stream_id])
+                    turn.held = held[answer.stream_id]
+                    _go_on(turn)
                     turn.claimed.set()
                 continue
             turn.claimed.set()
@@ -98,6 +99,7 @@ class Runner:
                     await link.send(self._loose[0])
                     self._loose.popleft()
                 for turn in list(self._turns.all.values()):
+                    _go_on(turn)
                     if turn.answer.attached and turn.answer.owes():
                         for frame in turn.answer.frames(link.caps):
                             await link.send(frame)
@@ -112,7 +114,7 @@ class Runner:
             return
         await asyncio.sleep(self._limits.unclaimed_seconds)
         for turn in list(self._turns.all.values()):
-            if not turn.answer.attached:
+            if not turn.answer.attached and turn.held is None:
                 log.warning("turn %s has ended at the gateway meanwhile: its answer is dropped", turn.key[1])
                 self._give_up(turn)
 
@@ -148,7 +150,7 @@ class Runner:
         if cursor is not None:
             self._highest[key[0]] = max(cursor, self._highest.get(key[0], 0))
         if (known := self._turns.all.get(key)) is not None:
-            if not known.answer.attached:
+            if not known.answer.attached and known.held is None:
                 known.answer.begin_anew()
                 known.claimed.set()
                 self._news.set()
@@ -270,6 +272,22 @@ class Runner:
     def _may_ask(self) -> bool:
         """While there is no connection, the next one may be able to."""
         return self._link is None or "events" in self._link.caps
+
+
+def _go_on(turn: Turn) -> None:
+    """Tell a turn on from where the gateway is, once it is known here what follows: an inherited one is read again."""
+    answer, chars = turn.answer, turn.held
+    if chars is None:
+        return
+    if turn.inherited and not turn.over and not (turn.rereads and len(answer.text) >= chars):
+        return
+    turn.held = None
+    if turn.over and not isinstance(answer.end, events.Completed):
+        answer.go_on(min(chars, len(answer.text)))  # what was said is there; only the end is missing
+    elif turn.rereads:
+        answer.go_on(chars)
+    else:
+        answer.begin_anew()
 
 
 def _by_cursor(link: Link, turn: Turn) -> bool:

@@ -28,6 +28,9 @@ class Agent(Protocol):
     async def repeatable(self) -> bool:
         """Whether starting the same order twice makes one turn."""
 
+    async def rereadable(self) -> bool:
+        """Whether `follow` gives the events of a resumed turn from the first."""
+
     async def start(self, order: Order) -> str:
         """Begin a turn and return its run id."""
 
@@ -71,6 +74,8 @@ class Turn:
     stopping: bool = False
     request_id: str | None = None  # the approval request that is open
     mark: int | None = None  # the number of the ping that followed its end on this connection
+    rereads: bool | None = True  # whether `answer` has its text from the first; None: not known yet
+    held: int | None = None  # characters the gateway has of it, until it is known here what follows them
     unclaimed: bool = False  # it has ended at the gateway: nobody waits for the answer
     claimed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -126,6 +131,7 @@ class Turns:
             if record.outcome is not None:
                 orders.retell(turn.answer, record)
             else:
+                turn.rereads = None
                 log.info(
                     "turn %s was running when the bridge stopped: looking for its end", record.message_id
                 )
@@ -222,7 +228,9 @@ class Turns:
         turn.begun = True
         try:
             async with asyncio.timeout(self._limits.turn_seconds):
-                if not resumed:
+                if resumed:
+                    turn.rereads = await self._agent.rereadable()
+                else:
                     await self._begin(turn)
                 await self._follow(turn, resumed=resumed)
         except Refused as error:

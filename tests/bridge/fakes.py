@@ -169,6 +169,9 @@ class FakeHermes:
     async def repeatable(self) -> bool:
         return self._idempotent
 
+    async def rereadable(self) -> bool:
+        return self._idempotent
+
     async def start(self, order: Order) -> str:
         self.orders.append(order)
         if self.refuse is not None:
