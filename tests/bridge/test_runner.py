@@ -335,6 +335,33 @@ async def test_sync_goes_on_where_the_gateway_is(full: FakeGateway, path: Path):
         assert second.of_type("stream_start") == []
 
 
+@pytest.mark.parametrize("rereads", [True, False], ids=["0.22", "0.19"])
+async def test_sync_a_restarted_bridge_goes_on_in_the_stream_that_is_open(
+    full: FakeGateway, path: Path, rereads: bool
+):
+    """Events that come again from the first: the rest, when the gateway's characters were read; else all, anew."""
+    hermes = FakeHermes(idempotent=rereads)
+    async with bridge(full, hermes, path):
+        first = await full.connection(1)
+        await first.ask("hello", cursor=1)
+        hermes.say("run1", "one ", "two ")
+        await until(lambda: first.text() == "one two ")
+        stream = first.of_type("stream_start")[0]["id"]
+    full.ready = {"streams": [{"id": stream, "session": "s1", "reply_to": "m1", "chars": 6}]}
+    async with bridge(full, hermes, path):
+        second = await full.connection(2)
+        await second.ask("hello", cursor=1, redelivered=True)
+        await until(lambda: hermes.resumed)
+        hermes.say("run1", "one ")
+        await asyncio.sleep(0)
+        assert second.of_type("stream_start", "stream") == []
+        hermes.say("run1", "two ", "three", DONE)
+        await second.wait_for("stream_end")
+        assert second.text() == ("o three" if rereads else "one two three")
+        starts = [frame["id"] for frame in second.of_type("stream_start")]
+        assert starts == ([] if rereads else [stream])
+
+
 async def test_sync_an_echo_settles_an_answer_and_moves_the_cursor(full: FakeGateway, path: Path):
     """Until its end has come back with a cursor, a turn is unfinished; `since` stays below it."""
     hermes = FakeHermes()
