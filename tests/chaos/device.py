@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -156,11 +157,9 @@ class Device:
             await self._send(frame)
 
     async def _send(self, frame: Frame) -> None:
-        from json import dumps
-
         if self._socket is not None:
             with contextlib.suppress(ConnectionClosed):  # the reader hears of it too
-                await self._socket.send(dumps(frame))
+                await self._socket.send(json.dumps(frame))
 
     # What comes
 
