@@ -75,7 +75,7 @@ class Play:
     def group(self, said: list[tuple[Any, ...]]) -> None:
         """Frames that are committed in one batch; an agent answers only what it has been handed before."""
         self.known = {session: list(asked) for session, asked in self.asked.items()}
-        if not self.agent.slot.known and any(kind == "ask" for kind, *_ in said):
+        if any(kind == "ask" for kind, *_ in said):
             self.agent.wake()  # else what is asked is handed out only after this batch, and no turn within it
         made = [self._make(one) for one in said]
         noted = self.desk.attempt(*(item for item, _ in made))
