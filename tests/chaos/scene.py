@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.chaos.device import Device
 from tests.chaos.hermes import Order, ScriptedHermes
-from tests.chaos.verdict import Verdict, replay, runs_of
+from tests.chaos.verdict import LIVE, Verdict, replay, runs_of
 from tests.rig.bridge import Bridge
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
@@ -62,10 +62,10 @@ class Scene:
 
         async def at_rest() -> bool:
             runs = runs_of(self.gateway.clerk, self.person.name)
-            ended = {
-                run.question for run in runs.values() if run.status not in ("queued", "running", "stopping")
-            }
-            if not {order.mark for order in self.asked} <= ended or len(ended) < len(runs) - 1:
+            known = {run.question for run in runs.values()}
+            if not {order.mark for order in self.asked} <= known or any(
+                run.status in LIVE for run in runs.values()
+            ):
                 return False
             answer = await self._last_cursor()
             return all(device.since == answer and not device.outbox for device in self.devices)
