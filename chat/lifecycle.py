@@ -11,6 +11,7 @@ from typing import Any
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 
 from accounts.auth import invalid_now
 from chat import agents, gateway, processes, queries, retention
@@ -20,7 +21,7 @@ from chat.dispatch import Silences
 from chat.gateway import Gateway
 from chat.runs import Expire
 from chat.upstream import Upstream
-from hermes_site.errors import CloseCode
+from hermes_site.errors import CloseCode, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(seconds)
         try:
             await work()
+        except (InterfaceError, OperationalError, Unavailable) as problem:
+            logger.warning("a clock's work has to wait, the database is away: %s", type(problem).__name__)
         except Exception:
             logger.exception("a clock's work failed")
 
