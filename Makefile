@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUN_STAMP := $(VENV)/.installed-to-run
+# Most tests wait for processes, so there are more workers than cores; each has gateways and stores of its own.
+WORKERS ?= 3
 
 .PHONY: setup run fmt lint test bench chaos clean
 
@@ -36,7 +38,9 @@ lint: setup
 
 test: setup lint
 	DJANGO_SETTINGS_MODULE=tests.settings $(BIN)/python manage.py makemigrations --check --dry-run
-	$(BIN)/python -m pytest $(PYTEST)
+	@echo "Installing the Hermes Agents that tests run against; the first time takes minutes"
+	$(BIN)/python -m tests.hermes
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST)
 
 bench: setup
 	$(BIN)/python -m bench

@@ -3,22 +3,16 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from tests.rig.ports import free_port
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS = 60
 STOP_SECONDS = 20
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Running:
