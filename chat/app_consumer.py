@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from django.conf import settings
+from django.db import Error as DatabaseProblem
 
 from chat import control, frames, joining, queries, runs
 from chat.agents import agent_names
@@ -31,13 +32,20 @@ class AppConsumer(ChatSocket):
             raise RateLimited("too many sockets of this user are open", retry_after=5)
         self._bits = sum(bit for cap, bit in CAP_BITS.items() if cap in self.caps)
         self.peer_to = self.principal.username
-        await self.look_again()
+        await self._read_names()
         self._catching_up: Any = None
         self._unmoved: list[Told] = []
         self._asking: set[asyncio.Future[Any]] = set()
         self.reader = Reader(self.gateway.hub, user_id, self._emit, self._fall_behind)
 
     async def look_again(self) -> None:
+        """Read the names; while the database is away the old ones will do, for the writer says so with the frame's id."""
+        try:
+            await self._read_names()
+        except DatabaseProblem:
+            self._looked = self._loop.time()
+
+    async def _read_names(self) -> None:
         """Which agents this person has now, and what the default one is called here."""
         self.default_agent, self.agents = await agent_names(self.principal.user_id)
         self._looked = self._loop.time()

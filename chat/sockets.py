@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from channels.consumer import AsyncConsumer
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error as DatabaseProblem
 
 from accounts.auth import Principal
 from accounts.middleware import refuse
@@ -86,7 +86,7 @@ class ChatSocket(AsyncConsumer):
         except GatewayError as error:
             await refuse(scope, receive, send, error)
             return
-        except DatabaseError:
+        except DatabaseProblem:
             await refuse(scope, receive, send, Unavailable("the database does not answer", retry_after=1))
             return
         self.gateway.sockets.add(self)
@@ -100,7 +100,7 @@ class ChatSocket(AsyncConsumer):
                 self._transport.on_resume = self._drain
             try:
                 await self.opened()
-            except (GatewayError, DatabaseError):
+            except (GatewayError, DatabaseProblem):
                 self.close(CloseCode.INTERNAL)
             await self._listen()
         finally:

@@ -105,6 +105,9 @@ async def test_c70_postgres_restarts(store: Store, connections: str) -> None:
             assert failed.status_code == 503 and failed.json()["error"]["code"] == "upload_failed"
             lost = await bobs_app.say("into the outage", "S1")
             await bobs_app.expect(type="error", code="internal", reply_to=lost["id"])
+            await asyncio.sleep(1.2)  # by now the names of the agents are to be read again, which fails too
+            later = await bobs_app.say("and once more", "S1")
+            await bobs_app.expect(type="error", code="internal", reply_to=later["id"])
             await agent.piece("during ", "S1")
             await agent.end("S1")
             assert await agent.ended() == 4011
