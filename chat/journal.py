@@ -323,7 +323,7 @@ class Journal:
         committing = False
         try:
             with transaction.atomic():
-                rows.limit_lock_waits(settings.HERMES_LOCK_TIMEOUT_SECONDS)
+                rows.prepare_transaction(settings.HERMES_LOCK_TIMEOUT_SECONDS)
                 for item in items:
                     item.load(batch)
                 batch.fetch()

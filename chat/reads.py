@@ -6,8 +6,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django.db.models import Model
+
 from chat import rows
-from chat.models import UserLog
+from chat.models import ChatSession, Message, UserLog
 from chat.staging import SessionRow
 from chat.turns import Slot
 from media.models import Media
@@ -96,13 +98,12 @@ class Reads:
 
     def _fetch_logs(self) -> None:
         users = sorted(self._logs)
+        these, params = rows.one_of(users)
         sql = (
-            'SELECT "user_id", "last_cursor", "app_cursor" FROM "chat_userlog" WHERE "user_id" IN '
-            + rows.places(len(users))
-            + ' ORDER BY "user_id"'
-            + rows.lock()
+            f'SELECT "user_id", "last_cursor", "app_cursor" FROM "chat_userlog" WHERE "user_id" {these}'
+            f' ORDER BY "user_id"{rows.lock()}'
         )
-        for user_id, last, app in rows.select(sql, users):
+        for user_id, last, app in rows.select(sql, params):
             self._logs[user_id] = [last, app]
         missing = [user_id for user_id in users if not self._logs[user_id]]
         rows.insert(
@@ -116,18 +117,18 @@ class Reads:
         keys = [slot.key for slot in self._seats_wanted]
         for start in range(0, len(keys), rows.ROWS_A_STATEMENT):
             some = keys[start : start + rows.ROWS_A_STATEMENT]
-            sql = f'SELECT "user_id", "name", "generation" FROM "chat_agentslot" WHERE "id" IN {rows.places(len(some))}'
-            for user_id, name, generation in rows.select(sql, some):
+            these, params = rows.one_of(some)
+            sql = f'SELECT "user_id", "name", "generation" FROM "chat_agentslot" WHERE "id" {these}'
+            for user_id, name, generation in rows.select(sql, params):
                 self._seats[user_id, name] = generation
 
     def _fetch_sessions(self) -> None:
         sql = (
-            'SELECT "id", "user_id", "public_id", "agent", "deleted_at", "runs", "title", "copied" FROM "chat_chatsession"'
-            ' WHERE ("user_id", "public_id") IN (VALUES '
+            'SELECT "id", "user_id", "public_id", "agent", "deleted_at", "runs", "title", "copied"'
+            ' FROM "chat_chatsession" WHERE '
         )
-        for key, user_id, public_id, agent, deleted_at, runs, title, copied in _by_pairs(
-            sql, list(self._sessions)
-        ):
+        found = _by_keys(sql, ChatSession, ("user_id", "public_id"), list(self._sessions))
+        for key, user_id, public_id, agent, deleted_at, runs, title, copied in found:
             row = SessionRow(key, user_id, public_id, agent, deleted_at is not None, runs, title)
             row.copied = copied
             self._sessions[user_id, public_id] = row
@@ -135,9 +136,10 @@ class Reads:
     def _fetch_messages(self) -> None:
         sql = (
             'SELECT "user_id", "side", "public_id", "id", "digest", "cursor", "run_id", "session_id", "reply_to"'
-            ' FROM "chat_message" WHERE ("user_id", "side", "public_id") IN (VALUES '
+            ' FROM "chat_message" WHERE '
         )
-        for user_id, side, public_id, *rest in _by_pairs(sql, list(self._messages)):
+        found = _by_keys(sql, Message, ("user_id", "side", "public_id"), list(self._messages))
+        for user_id, side, public_id, *rest in found:
             self._messages[user_id, side, public_id] = KnownMessage(*rest)
 
     def load_turns(self, slot: Slot, owner: uuid.UUID | None = None) -> None:
@@ -174,10 +176,9 @@ class Reads:
         return self._media[user_id, public_id]
 
 
-def _by_pairs(sql: str, keys: list[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+def _by_keys(
+    sql: str, model: type[Model], columns: tuple[str, ...], keys: list[tuple[Any, ...]]
+) -> Iterable[tuple[Any, ...]]:
     for start in range(0, len(keys), rows.ROWS_A_STATEMENT):
-        some = keys[start : start + rows.ROWS_A_STATEMENT]
-        one = rows.places(len(some[0]))
-        yield from rows.select(
-            sql + ", ".join([one] * len(some)) + ")", [value for key in some for value in key]
-        )
+        condition, params = rows.matches(model, columns, keys[start : start + rows.ROWS_A_STATEMENT])
+        yield from rows.select(sql + condition, params)

@@ -137,11 +137,11 @@ class Staging:
         written = sorted(touched - self.runs.keys() - self.unowned)
         for start in range(0, len(written), rows.ROWS_A_STATEMENT):
             some = written[start : start + rows.ROWS_A_STATEMENT]
+            these, params = rows.one_of(some)
             sql = (
-                f'SELECT "id" FROM "chat_run" WHERE "id" IN {rows.places(len(some))} AND "owner" = %s'
-                f' ORDER BY "id"{rows.lock()}'
+                f'SELECT "id" FROM "chat_run" WHERE "id" {these} AND "owner" = %s ORDER BY "id"{rows.lock()}'
             )
-            if len(rows.select(sql, [*some, rows.unique(process)])) != len(some):
+            if len(rows.select(sql, [*params, rows.unique(process)])) != len(some):
                 raise NotOurs("runs were taken over")
 
 
