@@ -1,18 +1,16 @@
 """What happens once per process: start-up before the first scope of any kind, and the end."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from hermes_site import memory
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-COLLECT_AFTER = (10_000, 20, 20)
-"""New objects before the collector looks at them, and so on for older ones: traffic makes many and leaves few."""
 
 _starting: asyncio.Task[None] | None = None
 
@@ -31,8 +29,7 @@ async def startup() -> None:
 
         _starting = asyncio.get_running_loop().create_task(lifecycle.startup())
     await asyncio.shield(_starting)
-    gc.freeze()  # the code that is loaded by now stays: the collector need not walk through it again
-    gc.set_threshold(*COLLECT_AFTER)
+    memory.settle()
 
 
 async def drain() -> None:
