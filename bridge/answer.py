@@ -37,6 +37,7 @@ class Answer:
         self._open_request: Frame | None = None
         self._files: list[Frame] = []
         self._files_told = 0
+        self._untaken: list[str] = []
 
     @property
     def text(self) -> str:
@@ -63,6 +64,8 @@ class Answer:
             case events.Completed() | events.Failed() | events.Cancelled():
                 self.end = event
                 self._open_request = None
+                if event.pending_steer:
+                    self._untaken.append(event.pending_steer)
             case _:
                 data = {"event": event.name, **wire.fit(event.data())}
                 frame = wire.stamped(self._envelope("event") | {"data": data})
@@ -73,6 +76,11 @@ class Answer:
     def answered(self) -> None:
         """The open approval request was answered: it is not told again."""
         self._open_request = None
+
+    def leave(self, remark: str) -> None:
+        """The agent did not take a remark that its sender was told of as passed on: the end will hold it."""
+        if self.end is None:
+            self._untaken.append(remark)
 
     def frames(self, caps: frozenset[str]) -> Iterator[Frame]:
         """
@@ -159,17 +167,27 @@ class Answer:
                 if not self._begun:
                     yield wire.stamped(self._envelope("stream_start"), self.stream_id)
                     self._begun = True
-                end = self._envelope("stream_end")
-                yield end | {"data": {"media": len(self._files)}} if control and self._files else end
+                data = {"media": len(self._files)} if control and self._files else {}
+                yield self._end_with(data | self._left(caps))
                 yield from self._file_frames()
             case events.Cancelled() if control:
-                yield self._envelope("stream_end") | {"data": {"status": "cancelled"}}
+                yield self._end_with({"status": "cancelled"} | self._left(caps))
             case events.Cancelled() if self._begun:
                 yield self._envelope("stream_end")
             case events.Cancelled():
                 yield self._error("internal", "The turn was stopped.", "", caps)
             case events.Failed(text, code, reason):
                 yield self._error(code, text, reason, caps)
+
+    def _end_with(self, data: dict[str, Any]) -> Frame:
+        end = self._envelope("stream_end")
+        return end | {"data": data} if data else end
+
+    def _left(self, caps: frozenset[str]) -> dict[str, Any]:
+        """The remarks that came to nothing."""
+        if not self._untaken or "control" not in caps:
+            return {}
+        return {"pending_steer": wire.clean("\n".join(self._untaken))[: wire.MAX_REMARK_CHARS]}
 
     def _file_frames(self) -> Iterator[Frame]:
         while self._files_told < len(self._files):
@@ -180,6 +198,7 @@ class Answer:
         data: dict[str, Any] = {"code": code, "text": wire.clean(text)[:500]}
         if reason and "events" in caps:
             data["reason"] = reason
+        data |= self._left(caps)
         return wire.stamped(self._envelope("error") | {"data": data})
 
     def _envelope(self, kind: str) -> Frame:

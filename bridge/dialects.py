@@ -127,20 +127,20 @@ class Translator:
 
         Text that the status has and no event brought comes before the end.
         """
-        output = _text(raw, "output")
+        output, remark = _text(raw, "output"), _text(raw, "pending_steer")
         match status:
             case "completed" if not raw.get("partial") and not raw.get("failed"):
                 yield from self._delta(self._missing(output, live=live))
                 usage = raw.get("usage")
-                yield events.Completed(output, usage if isinstance(usage, dict) else {})
+                yield events.Completed(output, usage if isinstance(usage, dict) else {}, remark)
             case "cancelled":
-                yield events.Cancelled()
+                yield events.Cancelled(remark)
             case "interrupted":
                 yield INTERRUPTED
             case _:
                 reason = str(raw.get("turn_exit_reason") or raw.get("error_code") or "")
                 text = raw.get("error") or raw.get("message") or "The agent failed without saying why."
-                yield events.Failed(str(text), "internal", reason.split("(")[0].strip())
+                yield events.Failed(str(text), "internal", reason.split("(")[0].strip(), remark)
 
     def _missing(self, output: str, *, live: bool) -> str:
         seen = self._segment.lstrip()

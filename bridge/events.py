@@ -129,11 +129,16 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The turn ended well; `output` is the agent's own last word on its text."""
+    """
+    The turn ended well; `output` is the agent's own last word on its text.
+
+    `pending_steer`, here and in the other ends: a remark that the agent had taken and could not use any more.
+    """
 
     name: ClassVar[str] = "run.completed"
     output: str = ""
     usage: dict[str, Any] = field(default_factory=dict)
+    pending_steer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,7 @@ class Failed:
     text: str
     code: str = "internal"
     reason: str = ""
+    pending_steer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,7 @@ class Cancelled:
     """The turn was stopped, and the agent says so."""
 
     name: ClassVar[str] = "run.cancelled"
+    pending_steer: str = ""
 
 
 End = Completed | Failed | Cancelled

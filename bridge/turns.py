@@ -188,13 +188,15 @@ class Turns:
 
     async def steer(self, turn: Turn, text: str) -> bool:
         """Add a remark to a running turn; False when it was not taken."""
-        if turn.over or turn.stopping or turn.run_id is None:
-            return False
-        try:
-            return await self._agent.steer(turn.run_id, text)
-        except Refused as error:
-            log.warning("the agent did not take a remark: %s", error.text)
-            return False
+        taken = False
+        if not turn.over and not turn.stopping and turn.run_id is not None:
+            try:
+                taken = await self._agent.steer(turn.run_id, text)
+            except Refused as error:
+                log.warning("the agent did not take a remark: %s", error.text)
+        if not taken:
+            turn.answer.leave(text)
+        return taken
 
     def approve(self, turn: Turn, choice: str) -> None:
         """Answer the open request of a turn."""

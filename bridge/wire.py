@@ -15,6 +15,7 @@ MEDIA_TYPES = frozenset({"image", "voice", "video", "file"})
 MAX_PIECE_CHARS = 65_536
 MAX_PREVIEW_CHARS = 500
 MAX_ARGS_CHARS = 8_192
+MAX_REMARK_CHARS = 8_192
 
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
 

@@ -102,13 +102,15 @@ class Work:
 
     async def steer(self, text: str) -> bool:
         """Add a remark; False when it was not taken."""
-        if self.hermes_id is None or self.over or self._stopping:
-            return False
-        try:
-            return await self._client.steer(self.hermes_id, text)
-        except Refused as error:
-            logger.warning("the upstream did not take a remark: %s", error.text)
-            return False
+        taken = False
+        if self.hermes_id is not None and not self.over and not self._stopping:
+            try:
+                taken = await self._client.steer(self.hermes_id, text)
+            except Refused as error:
+                logger.warning("the upstream did not take a remark: %s", error.text)
+        if not taken:
+            self.answer.leave(text)
+        return taken
 
     async def approve(self, choice: str) -> None:
         """Answer the open request for approval."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from urllib.parse import quote
 
+from asgiref.sync import SyncToAsync
 from django.conf import settings
+from django.db import connections
 from django.http import HttpResponse, StreamingHttpResponse
 
 from accounts.auth import Principal
@@ -51,6 +53,7 @@ def answer(
     here = gateway.running()
 
     async def content() -> AsyncIterator[bytes]:
+        _let_thread_go()
         finished = False
         with reader:
             try:
@@ -63,6 +66,19 @@ def answer(
                     leaving()
 
     return StreamingHttpResponse(content(), content_type=CONTENT_TYPE, headers={**UNBUFFERED, **headers})
+
+
+def _let_thread_go() -> None:
+    """
+    End the thread that Django keeps for the synchronous parts of this request.
+
+    It would sleep as long as the stream is open, a thread for each reader; what comes after the stream gets another one.
+    """
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    executor = SyncToAsync.context_to_thread_executor.pop(context, None) if context is not None else None
+    if executor is not None:
+        executor.submit(connections.close_all)
+        executor.shutdown(wait=False)
 
 
 def empty(headers: dict[str, str]) -> HttpResponse:

@@ -1,7 +1,10 @@
 """What one turn says on each connection: all of it, in order, once."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,6 +124,25 @@ def test_files_follow_the_end_which_announces_them():
         assert kinds(frames) == ["stream_start", "stream_end", "file"]
         assert frames[1].get("data") == data
         assert frames[2]["data"] == {"media": {"id": "med_1"}}
+
+
+@pytest.mark.parametrize("end", [events.Completed, events.Cancelled, partial(events.Failed, "no")])
+def test_remarks_that_came_to_nothing_ride_on_the_end(end: Callable[..., events.End]):
+    """Those that were not taken and those that were taken for nothing, for a gateway with `control`; bounded."""
+    one = answer()
+    one.leave("not taken")
+    one.add(end(pending_steer="too late"))
+    one.leave("after the end")
+    (*_, last) = told(one)
+    assert last["data"]["pending_steer"] == "not taken\ntoo late"
+    two = answer()
+    two.add(end(pending_steer="too late"))
+    (*_, last) = told(two, frozenset({"events"}))
+    assert "pending_steer" not in last.get("data", {})
+    three = answer()
+    three.add(end(pending_steer="x" * 100_000))
+    (*_, last) = told(three)
+    assert last["data"]["pending_steer"] == "x" * wire.MAX_REMARK_CHARS
 
 
 def test_nothing_follows_the_end():

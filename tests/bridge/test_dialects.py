@@ -138,6 +138,13 @@ def test_ends(raw: dict[str, Any], end: events.Event):
     assert read(raw) == [end]
 
 
+@pytest.mark.parametrize("name", ["run.completed", "run.failed", "run.cancelled"])
+def test_a_remark_that_was_taken_for_nothing_is_not_lost(name: str):
+    """0.22 gives it back at the end of the run."""
+    (end,) = read({"event": name, "output": "", "pending_steer": "in French"})
+    assert isinstance(end, events.End) and (end.name, end.pending_steer) == (name, "in French")
+
+
 def test_text_that_no_event_brought_comes_before_the_end():
     """An answer without deltas is told whole; deltas are believed over the output."""
     assert read({"event": "run.completed", "output": "all"})[0] == events.Delta("all")

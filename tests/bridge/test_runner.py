@@ -557,7 +557,7 @@ async def test_control_stop_ends_a_waiting_turn_at_once(full: FakeGateway, path:
 
 
 async def test_control_steer_reaches_an_agent_that_can_be_steered(full: FakeGateway, path: Path):
-    """The remark goes to the run; one that cannot be taken is answered with `unsupported`, and the turn goes on."""
+    """The remark goes to the run; one that cannot be taken: `unsupported`, and it rides on the end of the turn."""
     hermes = FakeHermes()
     async with bridge(full, hermes, path):
         connection = await full.connection()
@@ -571,7 +571,8 @@ async def test_control_steer_reaches_an_agent_that_can_be_steered(full: FakeGate
         await connection.control("steer", id="c2", reply_to="m1", data={"text": "longer"})
         await until(lambda: len(hermes.steered) == 2)
         hermes.say("run1", "b", DONE)
-        await connection.wait_for("stream_end")
+        (end,) = await connection.wait_for("stream_end")
+        assert end["data"] == {"pending_steer": "shorter"}
         assert hermes.steered == [("run1", "shorter"), ("run1", "longer")]
         assert len(connection.of_type("error")) == 1
 

@@ -7,6 +7,7 @@ Lines of the last user message that begin with `@` direct the answer; without an
     @slow COUNT [MS]       the answer is `word1 word2 …`, one word every MS milliseconds (50)
     @think TEXT            reasoning before the answer
     @tool NAME {json}      first call this tool; several lines are called one after the other
+    @together              all tools are called at once
     @before TEXT           text in front of the first tool call
     @recall                the answer lists the user texts that came before, joined by ` | `
     @instructed WORD       the answer says whether the system text holds the word
@@ -112,6 +113,7 @@ class ScriptedLLM:
         script = Script(text=f"You said: {question}")
         results = _results(messages)
         calls: list[tuple[str, str]] = []
+        together = False
         for word, rest in re.findall(r"^@(\w+) ?(.*)$", question, re.M):
             match word:
                 case "say":
@@ -125,6 +127,8 @@ class ScriptedLLM:
                 case "tool":
                     name, _, arguments = rest.partition(" ")
                     calls.append((name, arguments or "{}"))
+                case "together":
+                    together = True
                 case "before":
                     script.before = rest
                 case "recall":
@@ -141,7 +145,7 @@ class ScriptedLLM:
                 case "hang":
                     script.hang_seconds = float(rest or 60)
         if len(results) < len(calls):
-            script.tools = [calls[len(results)]]
+            script.tools = calls if together else [calls[len(results)]]
             script.text = script.before if not results else ""
         elif calls and script.text.startswith("You said: "):
             script.text = "Tool result: " + " / ".join(result[:80] for result in results)

@@ -40,6 +40,7 @@ COMMANDS = {
         *("--loop", "uvloop", "--ws", "websockets-sansio", "hermes_site.asgi:application"),
     ],
     "runserver": ["{python}", "manage.py", "runserver", "--noreload", "127.0.0.1:{port}"],
+    "counted": ["{python}", "-m", "tests.rig.counted", "serve", "--host", "127.0.0.1", "--port", "{port}"],
     "mortal": ["{python}", "-m", "tests.chaos.mortal", "serve", "--host", "127.0.0.1", "--port", "{port}"],
 }
 

@@ -1,25 +1,63 @@
-"""The adapter of a front end, in Node and in a browser, drives every capability."""
+"""The adapter of a front end, in Node and in a browser, drives every capability of agents that play one."""
 
 import asyncio
-import json
-import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Route, async_playwright
 
 from tests.rig.bridge import Bridge
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
-from tests.rig.sockets import Agent, Frame
+from tests.rig.sockets import Agent, Frame, address
+from tests.rig.timing import SCALE
 from tests.second_door.agents import full_turn, playing
+from tests.second_door.walking import (
+    Scene,
+    capabilities,
+    walk_in_a_browser,
+    walk_in_node,
+)
 
-FOLDER = Path(__file__).parent / "js"
-CHROMIUM = shutil.which("chromium")
-ALL = ["run", "abort", "steer", "resume", "history", "regenerate", "edit"]
-WALK_SECONDS = 60
+WALK_SECONDS = 60 * SCALE
 WORD_SECONDS = 0.02
+
+
+def said(text: str) -> dict[str, str]:
+    """What is said back as it is."""
+    return {"said": text, "text": text}
+
+
+def words(count: int) -> str:
+    """So many words."""
+    return " ".join(f"w{number}" for number in range(count))
+
+
+ECHO: Scene = {
+    "short": said("one two three"),
+    "other": said("other words"),
+    "endless": said(words(400)),
+    "long": said(words(20)),
+    "steer": {
+        "said": words(20),
+        "when": "text",
+        "taken": True,
+        "text": f"^{words(20)} and this$",
+        "left": None,
+    },
+    "picture": ["completed", None],
+    "tools": None,
+}
+FULL_TURN: Scene = {
+    "said": "tools",
+    "text": "First, I look. Then I say é 日本 😀.",
+    "thinking": "let me see",
+    "shown": [
+        ["read", {"path": "a"}, "text of a", "completed"],
+        ["read", {"path": "b"}, "text of b", "completed"],
+        ["write", None, "disk full", "failed"],
+    ],
+}
 
 
 class Talker:
@@ -63,73 +101,26 @@ class Talker:
 
 
 @pytest.fixture(params=["demo", "scripted"])
-async def answered(
+async def scene(
     request: pytest.FixtureRequest, gateway: Gateway, alice: Person, tmp_path: Path
-) -> AsyncIterator[bool]:
-    """An agent at the other end; whether it uses tools."""
+) -> AsyncIterator[Scene]:
+    """An agent at the other end, and what it makes of what it is told."""
     if request.param == "demo":
-        url = f"ws://127.0.0.1:{gateway.agent_server.port}/ws/agent"
+        url = address(gateway.agent_server.port, "/ws/agent")
         with Bridge(url, alice.key, tmp_path / "bridge", "--demo") as bridge:
             await asyncio.to_thread(bridge.wait_for_log, "connected")
-            yield False
+            yield ECHO
     else:
         async with playing(gateway, alice, Talker().play):
-            yield True
+            yield ECHO | {"tools": FULL_TURN}
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node on this machine")
-async def test_in_node(gateway: Gateway, alice: Person, answered: bool) -> None:
-    """With a bearer token, as a server in between would send it."""
-    order = {
-        "base": f"{gateway.origin}/api/hermes",
-        "headers": {"Authorization": f"Bearer {alice.token}"},
-        "tools": answered,
-    }
-    node = await asyncio.create_subprocess_exec(
-        *("node", str(FOLDER / "walk.mjs"), json.dumps(order)),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    printed, complaints = await asyncio.wait_for(node.communicate(), WALK_SECONDS)
-    assert node.returncode == 0, complaints.decode()
-    assert sorted(json.loads(printed)) == sorted(ALL + ["tools"] * answered)
+async def test_in_node(gateway: Gateway, alice: Person, scene: Scene) -> None:
+    """Through a server in between, with a token."""
+    assert await walk_in_node(gateway, alice, scene, WALK_SECONDS) == capabilities(scene)
 
 
-@pytest.fixture
-def password(gateway: Gateway, alice: Person) -> Iterator[str]:
-    """A password for the user."""
-    yield gateway.clerk.ask("set_password", name=alice.name)
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-@pytest.mark.parametrize("answered", ["scripted"], indirect=True)
-async def test_in_a_browser(gateway: Gateway, alice: Person, password: str, answered: bool) -> None:
-    """On a page of the gateway's own, with the login cookie and nothing else."""
-
-    async def served(route: Route) -> None:
-        name = route.request.url.rpartition("/")[2]
-        await route.fulfill(path=FOLDER / name, content_type="text/javascript")
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = await browser.new_page()
-        complaints: list[str] = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        await page.route("**/*.mjs", served)
-        await page.goto(f"{gateway.origin}/")
-        status = await page.evaluate(
-            """async ([username, password]) => (await fetch("/api/auth/login", {
-                method: "POST", credentials: "include", headers: {"Content-Type": "application/json"},
-                body: JSON.stringify({username, password}),
-            })).status""",
-            [alice.name, password],
-        )
-        assert status == 200
-        done = await asyncio.wait_for(
-            page.evaluate(
-                """async (order) => (await import("/walk.mjs")).walk(order)""",
-                {"base": "/api/hermes", "headers": {}, "tools": answered},
-            ),
-            WALK_SECONDS,
-        )
-        await browser.close()
-    assert sorted(done) == sorted(ALL + ["tools"] * answered) and complaints == []
+@pytest.mark.parametrize("scene", ["scripted"], indirect=True)
+async def test_in_a_browser(gateway: Gateway, alice: Person, scene: Scene) -> None:
+    """From a page, with the login cookie."""
+    assert await walk_in_a_browser(gateway, alice, scene, WALK_SECONDS) == capabilities(scene)

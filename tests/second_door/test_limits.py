@@ -1,6 +1,7 @@
 """What ends a stream from outside, and how much may be open at once."""
 
 import asyncio
+import signal
 from typing import Any
 
 import pytest
@@ -70,3 +71,41 @@ async def test_limits_and_ends_from_outside(make_gateway: Any, backend: str) -> 
                    headers={"Accept": "application/json"})) for _ in range(20)]  # fmt: skip
         codes = {(await answer).status_code for answer in waiting}
         assert 429 in codes and codes <= {202, 409, 429}
+
+
+async def test_a_reader_whose_journal_is_purged_under_it_is_told_so(make_gateway: Any) -> None:
+    """Its process slept while the run ended and its events went: `error`, then `done`, and the history has the text."""
+    gateway: Gateway = make_gateway(
+        "shared",
+        {"HERMES_JOURNAL_SECONDS": "0.1", "HERMES_PURGE_SECONDS": "3600", "HERMES_HINT_BYTES": "1024"},
+    )
+    person, answer = gateway.person("alice"), "x" * 10_000
+    async with await connect(gateway, person) as agent, Door(gateway, person) as door:
+        await door.create("s")
+        async with door.run("s") as stream:
+            ask = await agent.expect(type="text")
+            await agent.start("s", ask["id"])
+            await agent.piece("before ", "s")
+            await stream.until("assistant.delta")
+            gateway.app_server.process.send_signal(signal.SIGSTOP)
+            try:
+                await agent.piece(answer, "s")  # too much for a hint: it says where to read
+                await agent.end("s")
+                async with Door(gateway, person, gateway.agent_server.port) as other:
+
+                    async def ended() -> bool:
+                        return bool((await other.status(stream.run))["status"] == "completed")
+
+                    await eventually(ended)
+                    await asyncio.sleep(0.2)
+                    assert "events: 0" not in gateway.clerk.command("purge").splitlines()
+            finally:
+                gateway.app_server.process.send_signal(signal.SIGCONT)
+            error = await stream.until("error")
+            assert (error["code"], error["run_id"]) == ("journal_expired", stream.run)
+            last = await stream.next()
+            assert last is not None and (last.id, last.name) == (None, "done")
+            assert await stream.next() is None
+        expired = await door.request("GET", f"/v1/runs/{stream.run}/events?after={stream.blocks[-3].id}")
+        assert error_of(expired)[:2] == (410, "cursor_expired")
+        assert (await door.history("s"))["data"][1]["content"] == f"before {answer}"

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.hermes.launcher import HermesServer
-from tests.hermes.llm import ScriptedLLM
 from tests.rig.gateway import Gateway
 from tests.rig.pool import Pool
 from tests.rig.sockets import new_id
@@ -14,9 +14,11 @@ from tests.upstream.rig import (
     RUNS,
     SESSIONS,
     TURN_SECONDS,
+    Event,
     answer_of,
     ask,
     begin,
+    events_of,
     guest,
     names_of,
     settings_for,
@@ -26,23 +28,13 @@ from tests.upstream.rig import (
 pytestmark = pytest.mark.timeout(600)  # the first test may install Hermes
 
 
-@pytest.fixture(scope="module")
-def newer_hermes(
-    scripted_llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[HermesServer]:
-    """A Hermes of the 0.22 line."""
-    server = HermesServer(tmp_path_factory.mktemp("hermes"), scripted_llm.url, "0.22.2").start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def gateway(pool: Pool, newer_hermes: HermesServer) -> Iterator[Gateway]:
+def gateway(pool: Pool, newer_hermes_server: HermesServer) -> Iterator[Gateway]:
     """A gateway that asks it, for users who write to `cloud`, or to `hermes` and have no agent of their own."""
-    running = pool.get("embedded", settings_for(newer_hermes, HERMES_UPSTREAM_AGENT="cloud"))
+    running = pool.get("embedded", settings_for(newer_hermes_server, HERMES_UPSTREAM_AGENT="cloud"))
     with running.clean_log():
         yield running
-    assert newer_hermes.key not in running.log()
+    assert newer_hermes_server.key not in running.log()
 
 
 async def test_a_conversation_with_a_new_beginning(gateway: Gateway):
@@ -97,6 +89,32 @@ async def test_stop_and_steer(gateway: Gateway):
         start = (await app.until(TURN_SECONDS, type="stream_start"))[-1]
         assert (await http.post(f"{RUNS}/{start['reply_to']}/stop")).status_code == 200
         assert names_of(await asking)[-2:] == ["run.cancelled", "done"]
+
+
+async def test_a_remark_that_came_too_late_for_the_model_is_not_lost(gateway: Gateway):
+    """Taken in the middle of a tool it is part of the turn; taken with nothing to come it rides on the run's end."""
+    async with gateway.http(guest(gateway, "alice")) as http:
+        session = await begin(http)
+        in_time = await _steered(http, session, '@tool terminal {"command": "sleep 2"}', "tool.started")
+        assert "in French" in text_of(in_time) and "pending_steer" not in in_time[-2]
+        too_late = await _steered(http, session, "@slow 40 50", "assistant.delta")
+        assert text_of(too_late).endswith("word40") and too_late[-2]["pending_steer"] == "in French"
+    assert {events[-2]["event"] for events in (in_time, too_late)} == {"run.completed"}
+
+
+async def _steered(http: httpx.AsyncClient, session: str, said: str, when: str) -> list[Event]:
+    """The events of a run that gets one remark at the first event of this name."""
+    events: list[Event] = []
+    body = {"input": said}
+    async with http.stream(
+        "POST", f"{SESSIONS}/{session}/chat/stream", json=body, timeout=TURN_SECONDS
+    ) as answer:
+        async for event in events_of(answer):
+            if event["event"] == when and when not in names_of(events):
+                taken = await http.post(f"{RUNS}/{event['run_id']}/steer", json={"input": "in French"})
+                assert taken.json()["accepted"] is True
+            events.append(event)
+    return events
 
 
 async def test_it_stands_beside_an_agent_of_the_users_own(gateway: Gateway):

@@ -1,6 +1,8 @@
 """Two gateway processes over PostgreSQL and Redis, and one Hermes: who asks, who shows, who stops, who dies."""
 
 import asyncio
+import json
+import signal
 from collections.abc import Callable
 
 import httpx
@@ -9,7 +11,7 @@ import pytest
 from tests.hermes.launcher import HermesServer
 from tests.hermes.llm import ScriptedLLM
 from tests.rig.clerk import Person
-from tests.rig.gateway import Gateway
+from tests.rig.gateway import Gateway, Server
 from tests.rig.sockets import new_id
 from tests.rig.timing import eventually
 from tests.upstream.rig import (
@@ -26,6 +28,9 @@ from tests.upstream.rig import (
 )
 
 pytestmark = pytest.mark.timeout(300)
+
+ASKED = "SELECT payload FROM chat_command WHERE kind = 'upstream'"
+"""What Hermes was asked and has not ended yet."""
 
 
 def door(gateway: Gateway, number: int, person: Person) -> httpx.AsyncClient:
@@ -82,6 +87,64 @@ async def test_processes_share_one_upstream(
             assert text_of(await waiting) == "nobody is lost"
             assert names_of(await asking)[-2:] == ["run.interrupted", "done"]
     assert scripted_llm.times_asked(broken) == 1
+
+
+async def test_a_process_that_was_held_for_dead_begins_anew_and_after_it_a_restarted_one(
+    make_gateway: Callable[..., Gateway], hermes_server: HermesServer, scripted_llm: ScriptedLLM
+):
+    """
+    Stalled past its lease under a run: the other process ends the run and stops it at Hermes; back again, it adds
+    nothing to it, and answers. Killed and started again it does, too. Nothing is asked twice, nothing is left over.
+    """
+    settings = settings_for(
+        hermes_server, HERMES_PROCESS_BEAT_SECONDS="0.5", HERMES_PROCESS_LEASE_SECONDS="2"
+    )
+    gateway = make_gateway("shared", settings)
+    alice, session = guest(gateway, "alice"), new_id()
+    async with await gateway.app(alice) as app:
+        await app.say(f"@slow 600 50\n{session}", session)
+        await app.until(TURN_SECONDS, type="stream")
+        run = await eventually(lambda: _run_at_hermes(gateway), what="the run at Hermes is known")
+        stalled = gateway.servers[_answering(gateway, alice)]
+        other = door(gateway, 1 - gateway.servers.index(stalled), alice)
+        async with other:
+            stalled.process.send_signal(signal.SIGSTOP)
+            try:
+                await eventually(lambda: _status_is(other, session, "interrupted"), what="its run is ended")
+            finally:
+                stalled.process.send_signal(signal.SIGCONT)
+            await eventually(lambda: _is_stopped(hermes_server, run), what="Hermes has stopped the run")
+            ended = (await other.get(f"{SESSIONS}/{session}/messages")).json()
+            await eventually(lambda: _has_logged(stalled, "it begins anew"), what="the stalled process knows")
+            assert text_of(await ask(other, session, "@say after the stall")) == "after the stall"
+            async with door(gateway, gateway.servers.index(stalled), alice) as here:
+                assert text_of(await ask(here, session, "@say from here")) == "from here"
+            stalled.kill()
+            stalled.start()
+            stalled.wait_ready()
+            async with door(gateway, gateway.servers.index(stalled), alice) as here:
+                assert text_of(await ask(here, session, "@say after the restart")) == "after the restart"
+            now = (await other.get(f"{SESSIONS}/{session}/messages")).json()
+    assert now["data"][: len(ended["data"])] == ended["data"] and now["runs"][0] == ended["runs"][0]
+    assert ended["data"][1]["content"].startswith("word1")
+    assert [run["status"] for run in now["runs"]] == ["interrupted"] + ["completed"] * 3
+    assert scripted_llm.times_asked(session) == 1
+    assert gateway.clerk.ask("sql", statement=ASKED) == []
+
+
+async def _run_at_hermes(gateway: Gateway) -> str:
+    rows = gateway.clerk.ask("sql", statement=ASKED)
+    return str(json.loads(rows[0][0]).get("run_id", "")) if rows else ""
+
+
+async def _is_stopped(hermes: HermesServer, run: str) -> bool:
+    headers = {"Authorization": f"Bearer {hermes.key}"}
+    async with httpx.AsyncClient(base_url=hermes.base_url, headers=headers, trust_env=False) as http:
+        return bool((await http.get(f"/v1/runs/{run}")).json()["status"] == "cancelled")
+
+
+async def _has_logged(server: Server, text: str) -> bool:
+    return text in server.log()
 
 
 async def _read(http: httpx.AsyncClient, run: str) -> list[dict[str, object]]:

@@ -95,15 +95,7 @@ async def test_a_gateway_killed_under_a_run_never_asks_again_and_stops_what_it_l
     rows = gateway.clerk.messages(alice, session)
     first = next(row for row in rows if row["reply_to"] == question["id"])
     assert first["data"]["text"].startswith("word1") and first["data"]["interrupted"] is True
-
-    async def stopped() -> bool:
-        headers = {"Authorization": f"Bearer {hermes_server.key}"}
-        async with httpx.AsyncClient(
-            base_url=hermes_server.base_url, headers=headers, trust_env=False
-        ) as http:
-            return (await http.get(f"/v1/runs/{hermes_run}")).json()["status"] == "cancelled"
-
-    await eventually(stopped, what="Hermes has stopped the run")
+    await eventually(lambda: _stopped(hermes_server, hermes_run), what="Hermes has stopped the run")
     assert scripted_llm.times_asked(session) == 1
     left = gateway.clerk.ask("sql", statement="SELECT count(*) FROM chat_command WHERE kind = 'upstream'")
     assert left == [["0"]]
@@ -150,8 +142,7 @@ async def test_an_answer_is_whole_although_the_database_was_away(gateway: Gatewa
     async with await gateway.app(alice) as app:
         await app.say("@slow 100 50", session)
         await app.until(TURN_SECONDS, type="stream")
-        path = Path(gateway.environment["HERMES_DATA_DIR"]) / "db.sqlite3"
-        with sqlite3.connect(path, timeout=20, isolation_level=None) as lock:
+        with sqlite3.connect(_database(gateway), timeout=20, isolation_level=None) as lock:
             lock.execute("BEGIN IMMEDIATE")
             await asyncio.sleep(3)  # longer than the writer tries
             lock.execute("ROLLBACK")
@@ -167,6 +158,38 @@ async def test_an_answer_is_whole_although_the_database_was_away(gateway: Gatewa
     assert answer == {"text": " ".join(f"word{number}" for number in range(1, 101))}
 
 
+async def test_an_answer_with_a_hole_ends_as_interrupted(
+    gateway: Gateway, hermes_server: HermesServer, scripted_llm: ScriptedLLM
+):
+    """A piece is gone from the journal when the database is back: never called completed, stopped at Hermes, asked once."""
+    alice, session = guest(gateway, "alice"), new_id()
+    async with await gateway.app(alice) as app, gateway.http(alice) as http:
+        await app.say(f"@slow 600 50\n{session}", session)
+        for _ in range(5):
+            await app.until(TURN_SECONDS, type="stream")
+        asked = gateway.clerk.ask("sql", statement="SELECT payload FROM chat_command WHERE kind = 'upstream'")
+        before = gateway.log().count("could not be written")
+        with sqlite3.connect(_database(gateway), timeout=20, isolation_level=None) as lock:
+            lock.execute("BEGIN IMMEDIATE")
+            await eventually(lambda: _has_failed_again(gateway, before), what="a piece could not be written")
+            changed = lock.execute(
+                "UPDATE chat_journalrow SET events = replace(events, 'word2 ', '') WHERE run_id = "
+                "(SELECT r.id FROM chat_run r JOIN chat_chatsession s ON s.id = r.session_id WHERE s.public_id = ?)",
+                [session],
+            ).rowcount
+            lock.execute("COMMIT")
+        lock.close()
+        assert changed
+        await app.until(TURN_SECONDS, type="stream_end")
+        history = (await http.get(f"{SESSIONS}/{session}/messages")).json()
+        assert [run["status"] for run in history["runs"]] == ["interrupted"]
+        await eventually(
+            lambda: _stopped(hermes_server, asked[0][0].split('"')[3]), what="Hermes has stopped the run"
+        )
+        assert text_of(await ask(http, session, "@say whole again")) == "whole again"
+    assert scripted_llm.times_asked(session) == 1
+
+
 async def test_a_gateway_that_stops_interrupts_what_is_under_way(
     gateway: Gateway, hermes_server: HermesServer
 ):
@@ -178,6 +201,20 @@ async def test_a_gateway_that_stops_interrupts_what_is_under_way(
         gateway.begin_to_stop()
         gateway.app_server.wait_stopped()
     assert [run["status"] for run in gateway.clerk.runs(alice, session)] == ["interrupted"]
+
+
+def _database(gateway: Gateway) -> Path:
+    return Path(gateway.environment["HERMES_DATA_DIR"]) / "db.sqlite3"
+
+
+async def _has_failed_again(gateway: Gateway, before: int) -> bool:
+    return gateway.log().count("could not be written") > before
+
+
+async def _stopped(hermes: HermesServer, run: str) -> bool:
+    headers = {"Authorization": f"Bearer {hermes.key}"}
+    async with httpx.AsyncClient(base_url=hermes.base_url, headers=headers, trust_env=False) as http:
+        return bool((await http.get(f"/v1/runs/{run}")).json()["status"] == "cancelled")
 
 
 async def _asked(gateway: Gateway) -> bool:

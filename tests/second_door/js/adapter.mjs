@@ -50,6 +50,7 @@ export class Turn {
   constructor({ runId = null, eventId = null, text = "", tools = [] } = {}) {
     Object.assign(this, { runId, eventId, text, tools, thinking: "", status: "unknown", error: null });
     this.queued = false;
+    this.leftOver = null; // remarks that came to nothing
     this.ended = false; // read to `done` or the end of the stream
     this.listeners = [];
   }
@@ -72,7 +73,10 @@ export class Turn {
       if (first) Object.assign(first, { result: data.preview, status: name.slice(5) });
     } else if (name === "run.queued") this.queued = true;
     else if (name === "error") this.conclude("failed", data.code ?? "HERMES_ERROR");
-    else if (name in ENDS) this.conclude(ENDS[name], name === "run.failed" ? (data.code ?? "RUN_FAILED") : null);
+    else if (name in ENDS) {
+      this.leftOver = data.pending_steer ?? null;
+      this.conclude(ENDS[name], name === "run.failed" ? (data.code ?? "RUN_FAILED") : null);
+    }
   }
 
   conclude(status, error) {
