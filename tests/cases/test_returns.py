@@ -1,6 +1,9 @@
-"""C06 an App that is away for a part of an answer with a file, C32 who is told at once that an agent has gone."""
+"""
+C06 an App that is away for a part of an answer with a file; C32, C04 who is told at once that an agent has gone, and
+of what waits for it.
+"""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +13,7 @@ import pytest
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
 from tests.rig.sockets import Agent, App, Frame, new_id, without_null_reply
-from tests.rig.timing import PROMPT, TIMEOUT, eventually
+from tests.rig.timing import PROMPT, SCALE, TIMEOUT, eventually
 from tests.second_door.client import Door
 
 CONTENT = b"what was asked for"
@@ -176,3 +179,31 @@ async def test_c32_apps_with_events_are_told_at_once_that_the_agent_has_gone(
         assert [frame["type"] for frame in shown] == ["stream_start", "stream", "error", "stream_end"]
         assert without_null_reply(shown[2]) | {"id": ""} == without_null_reply(error) | {"id": ""}
         await agent.close()
+
+
+@pytest.mark.timeout(180 * SCALE)
+async def test_c04_what_is_said_while_nobody_knows_that_the_agent_s_process_is_dead_is_told_and_delivered_once(
+    make_gateway: Callable[..., Gateway],
+) -> None:
+    """kill -9 of the process that holds the agent: an App of the other one hears of each text that it waits."""
+    lease = {"HERMES_PROCESS_BEAT_SECONDS": "1", "HERMES_PROCESS_LEASE_SECONDS": "4"}
+    gateway = make_gateway("shared", lease)
+    alice, session = gateway.person(), new_id()
+    async with await gateway.app(alice) as app:
+        agent = await gateway.agent(alice)
+        question = await app.say("before", session)
+        assert await agent.next() == question
+        assert await agent.answer("yes", session, question["id"]) == await app.next()
+        gateway.agent_server.kill()
+        await agent.ended()
+        await agent.close()
+        said = [await app.say(text, session) for text in ("into the dark", "and again")]
+        for frame in said:
+            error = await app.expect(30 * SCALE, type="error", code="offline", reply_to=frame["id"])
+            assert error["data"]["queued"] is True
+        async with await gateway.agent(alice, port=gateway.app_server.port) as back:
+            assert [await back.next() for _ in said] == said
+            answer = await back.answer("here", session, said[0]["id"])
+            assert await app.next() == answer
+            await back.quiet()
+    gateway.agent_server.start()
