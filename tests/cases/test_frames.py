@@ -62,6 +62,7 @@ async def test_c18_a_malformed_frame_is_answered_and_harms_nobody(
         await gateway.agent(alice) as agent,
     ):
         peer: Any = app if side == "app" else agent
+        printed = gateway.log().count("\n")
         for name, frame in malformed(peer):
             await peer.send(frame)
             answers = await peer.alive()
@@ -80,6 +81,7 @@ async def test_c18_a_malformed_frame_is_answered_and_harms_nobody(
             if known:
                 assert error["reply_to"] == json.loads(frame)["id"], name
                 assert error["session"] == "S1", name
+        assert gateway.log().count("\n") - printed <= len(malformed(peer)), "more than a line for each"
         good = good_text(peer)
         await peer.send(good)
         assert await (agent if side == "app" else app).next() == good
