@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import F
 
-from chat import ends
+from chat import agents, ends
 from chat.batch import Batch
 from chat.models import AgentSlot, Run, RunStatus
 from chat.telling import Told
@@ -30,8 +30,10 @@ class TellWaiting:
         batch.want_log(self.slot.user_id)
 
     def apply(self, batch: Batch) -> None:
-        """Unless somebody is there again, who is handed them."""
+        """Unless somebody is there again, who is handed them, or the gateway itself asks for them."""
         slot = self.slot
+        if agents.is_upstream(slot.user_id, slot.name):
+            return
         seat = AgentSlot.objects.filter(user_id=slot.user_id, name=slot.name, process=None).first()
         if seat is None or seat.connected_at is None:
             return
