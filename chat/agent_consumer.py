@@ -41,6 +41,7 @@ class AgentConsumer(ChatSocket):
         self._joining: dict[str, Pieces] = {}
         self._dispatching = False
         self._again = False
+        self._let_go = False
         self.unwritten = 0  # characters of pieces that are not committed yet
         self.most_unwritten = settings.HERMES_OUTBOX_BYTES
         self.generation: int = 0
@@ -80,8 +81,16 @@ class AgentConsumer(ChatSocket):
         self.let_out()
         self.wake()
 
+    def close(self, code: int) -> None:
+        """End the socket; what comes while the peer takes its time to follow waits for the next one."""
+        super().close(code)
+        self.ended()
+
     def ended(self) -> None:
-        """Let the slot go; what it had been handed has a grace time."""
+        """Let the slot go, once; what it had been handed has a grace time."""
+        if self._let_go:
+            return
+        self._let_go = True
         self.gateway.hub.leave(self)
         if self.slot.peer is self:
             self.slot.peer = None

@@ -78,12 +78,15 @@ def pieces(batch: Batch, slot: Slot, session_id: str, text: str) -> None:
     text, stream.carry = frames.mend(stream.carry, text)
     if not text:
         return
-    stream.size += len(text) if text.isascii() else len(text.encode())
-    if stream.size > settings.HERMES_STREAM_BYTES:
+    room = max(0, settings.HERMES_STREAM_BYTES - stream.size)
+    size = len(text) if text.isascii() else len(text.encode())
+    stream.size += size
+    if size > room:  # what fits is kept, however its pieces were joined
+        text = text.encode()[:room].decode(errors="ignore")
         batch.drop_frames(slot, session_id)
         batch.later(0, windows.TooLong(slot, turn))
-        return
-    _add_text(batch, slot, turn, text, stream.public_id, whole=False)
+    if text:
+        _add_text(batch, slot, turn, text, stream.public_id, whole=False)
 
 
 def stream_start(batch: Batch, slot: Slot, frame: frames.StreamStart) -> None:

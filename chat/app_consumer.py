@@ -93,6 +93,8 @@ class AppConsumer(ChatSocket):
             raise frames.BadFrame(
                 "from", "is not you", frame_id=getattr(frame, "id", None), session=frame.session
             )
+        if self.last_frame - self._looked >= NAMES_SECONDS:
+            raise LookAgain  # a key may have been made or revoked since; before the frame is counted
         self.pace(self.gateway.app_frames, self.principal.user_id, frame)
         if isinstance(frame, frames.Message):
             self._submit(frame)
@@ -166,8 +168,6 @@ class AppConsumer(ChatSocket):
         self.gateway.say({"kind": "notice", "told": told.pack()})
 
     def _agent(self, frame: frames.Envelope) -> str:
-        if self.last_frame - self._looked >= NAMES_SECONDS:
-            raise LookAgain  # a key may have been made or revoked since
         name = self.default_agent if frame.to == "hermes" else frame.to
         if name != self.default_agent and name not in self.agents:
             raise frames.BadFrame("to", "is no agent of yours", frame_id=frame.id, session=frame.session)

@@ -15,6 +15,7 @@ from chat.keys import new_key
 from chat.models import LIVE, AgentSlot, Connection, Process, Run, RunStatus
 from chat.telling import Told
 from chat.turns import Peer, Slot, Turn
+from chat.waiting import TellWaiting
 from chat.windows import wait_for_more
 from hermes_site.errors import CloseCode, RateLimited
 
@@ -184,6 +185,7 @@ class Disconnect(Quiet):
         ).update(process=None, gone_at=batch.now)
         if gone:
             batch.later(settings.HERMES_STREAM_GRACE_SECONDS, EndStale(slot, self.generation))
+            batch.later(0, TellWaiting(slot.user_id, slot.username, slot.name))
             self.announce(batch)
 
     def announce(self, batch: Batch) -> None:

@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from filelock import FileLock, Timeout
 
-from chat import presence, queries
+from chat import presence, queries, waiting
 from chat.batch import Batch
 from chat.models import LIVE, AgentSlot, Connection, Process, Run
 from chat.presence import Quiet
@@ -201,7 +201,9 @@ class Bury(Quiet):
         """Nothing."""
 
     def apply(self, batch: Batch) -> None:
-        """Free its slots, forget its sockets and itself."""
+        """Free its slots, forget its sockets and itself; what was said to its agents meanwhile waits."""
+        for tell in waiting.held_by(self.dead):
+            batch.later(0, tell)
         AgentSlot.objects.filter(process=self.dead).update(process=None, gone_at=batch.now)
         Connection.objects.filter(process=self.dead).delete()
         Process.objects.filter(uuid=self.dead).delete()

@@ -256,8 +256,9 @@ class ChatSocket(AsyncConsumer):
             except LookAgain:
                 await self.look_again()
                 self._take(text)
-            while (wait := self.pause(text)) > 0:  # noqa: ASYNC110  # what is waited for is time, or the writer
+            while (wait := self.pause(text)) > 0:  # what is waited for is time, or the writer
                 await asyncio.sleep(wait)
+                self.last_frame = self._loop.time()  # it could not be heard: that is no silence of the peer's
             if journal.full:
                 await journal.room()
 

@@ -1,8 +1,7 @@
 """
 C01 bursts, C03 order within one second, C04 an absent agent.
 
-History is read by `GET /api/frames` and in the tables. `GET /api/sessions/{id}/messages`, the other reading of
-history that C03 names, is tested with the HTTP door.
+History is read in the tables, by `GET /api/frames`, and by `GET /api/sessions/{id}/messages` of the second door.
 """
 
 import asyncio
@@ -17,6 +16,7 @@ from tests.rig.clerk import Person
 from tests.rig.gateway import BRISK, Gateway
 from tests.rig.sockets import TS, new_id
 from tests.rig.timing import SCALE, TIMEOUT, eventually
+from tests.second_door.client import Door, error_of
 
 BURST = [f"{number} " for number in range(1000)]
 ROUNDS = 20
@@ -28,6 +28,9 @@ async def stored_once(gateway: Gateway, person: Person, session: str, text: str)
     assert [(row["type"], row["data"]["text"]) for row in rows] == [("text", text)]
     frames = await gateway.history(person, session)
     assert [frame["data"]["text"] for frame in frames if frame["from"] == "hermes"] == [text]
+    async with Door(gateway, person) as door:
+        page = await door.history(session)
+    assert [row["content"] for row in page["data"] if row["role"] == "assistant"] == [text]
 
 
 @pytest.mark.timeout(120 * SCALE)
@@ -141,6 +144,25 @@ async def test_c03_an_unknown_order_changes_nothing(
     assert answer.status_code in (200, 400)
     if answer.status_code == 200:
         assert [frame["id"] for frame in answer.json()["data"]] == accepted
+
+
+async def test_c03_the_pages_of_a_conversation_keep_the_order_too(
+    gateway: Gateway, alice: Person, same_second: tuple[str, list[str]]
+) -> None:
+    """`GET /api/sessions/{id}/messages`: newest page, oldest first; a bad limit or order is one refusal."""
+    session, _ = same_second
+    said = [text for number in range(1, 7) for text in (f"m{number}", f"to m{number}")]
+    async with Door(gateway, alice) as door:
+        page = await door.history(session, "order=latest&limit=500")
+        assert [row["content"] for row in page["data"]] == said
+        for limit in (3, 4):
+            newest = await door.history(session, f"order=latest&limit={limit}")
+            count = len(newest["data"])
+            assert limit - 1 <= count <= limit, "a question stays with its answer"
+            assert newest["data"] == page["data"][-count:]
+        for query in ("limit=0", "limit=-1", "limit=abc", "limit=99999999", "order=sideways"):
+            answer = await door.request("GET", f"/api/sessions/{session}/messages?{query}")
+            assert error_of(answer)[:2] == (400, "invalid_pagination"), query
 
 
 async def test_c03_six_messages_at_once_reach_the_agent_in_order(gateway: Gateway, alice: Person) -> None:

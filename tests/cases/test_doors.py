@@ -8,8 +8,9 @@ import pytest
 from tests.rig.backends import Templates, manage
 from tests.rig.clerk import Person
 from tests.rig.files import png
-from tests.rig.gateway import BRISK, Gateway, command
+from tests.rig.gateway import BRISK, STEADY, Gateway, command
 from tests.rig.paths import ROOT
+from tests.rig.pool import Pool
 from tests.rig.ports import free_port
 from tests.rig.sockets import new_id
 from tests.rig.staff import PASSWORD, Browser
@@ -168,6 +169,20 @@ async def test_c64_one_process_without_redis_serves_in_production(gateway: Gatew
         answer = await agent.answer("a1", "S1", question["id"])
         assert await app.next() == answer
     assert len({server.process.pid for server in gateway.servers}) == gateway.backend.processes
+
+
+async def test_c64_two_plain_daphnes_share_what_redis_carries(pool: Pool) -> None:
+    """The App on one, the agent on the other: texts both ways, and a stream."""
+    gateway = pool.get("shared", STEADY, "daphne")
+    alice = gateway.person()
+    with gateway.clean_log():
+        assert gateway.app_server.port != gateway.agent_server.port
+        async with await gateway.app(alice) as app, await gateway.agent(alice) as agent:
+            question = await app.say("m1", "S1")
+            assert await agent.next() == question
+            pieces = [f"{number} " for number in range(200)]
+            await agent.stream(pieces, "S1", question["id"])
+            assert (await app.read_stream("S1")).text == "".join(pieces)
 
 
 async def test_c64_runserver_works_without_redis(make_gateway: Callable[..., Gateway]) -> None:

@@ -5,6 +5,7 @@ The paths of C27 below `/api/sessions/` and its runs are tested with the HTTP do
 `GET /api/frames`.
 """
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
 from tests.rig.sockets import App, Peer, new_id, strict
+from tests.rig.timing import PROMPT
+from tests.second_door.client import Door
 
 
 def good_text(peer: Peer) -> dict[str, Any]:
@@ -59,6 +62,7 @@ async def test_c18_a_malformed_frame_is_answered_and_harms_nobody(
         await gateway.agent(alice) as agent,
     ):
         peer: Any = app if side == "app" else agent
+        printed = gateway.log().count("\n")
         for name, frame in malformed(peer):
             await peer.send(frame)
             answers = await peer.alive()
@@ -77,6 +81,7 @@ async def test_c18_a_malformed_frame_is_answered_and_harms_nobody(
             if known:
                 assert error["reply_to"] == json.loads(frame)["id"], name
                 assert error["session"] == "S1", name
+        assert gateway.log().count("\n") - printed <= len(malformed(peer)), "more than a line for each"
         good = good_text(peer)
         await peer.send(good)
         assert await (agent if side == "app" else app).next() == good
@@ -148,9 +153,14 @@ async def test_c20_a_time_is_normalised_or_refused_and_every_page_renders(
     async with gateway.http(alice) as http:
         answer = await http.get("/api/frames", params={"session": session})
     assert [frame["id"] for frame in strict(answer.text)["data"]] == kept
+    async with Door(gateway, alice) as door:
+        page = await door.request("GET", f"/api/sessions/{session}/messages?order=latest&limit=500")
+    told = "\n".join(row["content"] for row in strict(page.text)["data"])
+    assert [f"at {text}" in told.split("\n") for text, _ in TIMES] == [time is not None for _, time in TIMES]
     async with await gateway.staff.browse() as admin:
-        pages = await admin.pages_of("chat", "message", search=kept[0])
-    assert any("/change/" in page.url for page in pages), "the admin does not find the message"
+        for one in kept:
+            pages = await admin.rows("chat", "message", one)
+            assert any("/change/" in page.url for page in pages), "the admin does not find the message"
 
 
 async def test_c27_the_ids_of_the_protocol_s_own_examples_come_back_byte_for_byte(
@@ -290,6 +300,28 @@ async def test_c27_sessions_that_a_socket_takes_are_reached_in_paths(gateway: Ga
                 assert 400 <= answer.status_code < 500, (path, end, answer.status_code)
                 assert answer.json()["error"]["message"]
                 assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", [*PATHS, "..", ".", "%2e", "%2E%2e%2fx", "..%5cx"])
+async def test_c27_no_path_leads_out_of_the_sessions(gateway: Gateway, alice: Person, path: str) -> None:
+    """As it is written, by a client that tidies nothing: one refusal; no redirect, no header of the asker's making."""
+    for method, end in (("GET", "/messages"), ("POST", "/chat/stream"), ("DELETE", "")):
+        body = b'{"input":"x"}' if method == "POST" else b""
+        head = (
+            f"{method} /api/hermes/api/sessions/{path}{end} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {alice.token}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.app_server.port)
+        writer.write(head.encode() + body)
+        async with asyncio.timeout(10 * PROMPT):
+            answer = (await reader.read()).decode()
+        writer.close()
+        status, rest = answer.removeprefix("HTTP/1.1 ").split(" ", 1)
+        assert status in ("400", "404", "405", "414"), (method, answer[:300])
+        headers, _, content = rest.partition("\r\n\r\n")
+        assert "set-cookie" not in headers.lower() and "\nlocation:" not in headers.lower()
+        assert strict(content)["error"]["message"], answer
 
 
 @pytest.mark.parametrize("session", PATHS)

@@ -5,8 +5,8 @@ import time
 
 from tests.rig.gateway import Gateway
 from tests.rig.proxy import Proxy
-from tests.rig.sockets import Agent, App, new_id
-from tests.rig.timing import SCALE
+from tests.rig.sockets import Agent, App, Frame, new_id
+from tests.rig.timing import SCALE, eventually
 
 HEARTBEAT_SECONDS = 3
 LATE_SECONDS = 3 * SCALE
@@ -47,6 +47,8 @@ async def test_c09_a_half_open_app_is_found_out_while_the_server_keeps_sending(
             first, second = await back.next(), await back.next()
             assert first["data"]["text"] == "".join(sent)
             assert second == late
+        texts = [frame["data"]["text"] for frame in await gateway.history(alice, session)]
+        assert texts == ["".join(sent), late["data"]["text"]]
         app.abort()
         await app.close()
 
@@ -74,6 +76,49 @@ async def test_c09_a_half_open_agent_is_found_out_and_the_app_told(brisk_gateway
         assert [agent["online"] for agent in me["agents"]] == [False]
         async with await gateway.agent(alice) as back:
             assert await back.next() == question
+        agent.abort()
+        await agent.close()
+
+
+async def test_c09_a_half_open_agent_is_found_out_while_the_server_keeps_sending(
+    brisk_gateway: Gateway,
+) -> None:
+    """A text every 0.2 s goes out to it: no reason to believe in it longer; each text is told of, and none lost."""
+    gateway = brisk_gateway
+    alice = gateway.person()
+    session = new_id()
+    async with Proxy(gateway.agent_server.port) as line, await gateway.app(alice) as app:
+        agent = await gateway.agent(alice, port=line.port)
+        heard = time.monotonic()
+        await agent.alive()
+        line.freeze()
+        gone = asyncio.create_task(gone_after(line, heard))
+        written: list[Frame] = []
+
+        def errors() -> list[Frame]:
+            return [frame for frame in app.seen if frame["type"] == "error"]
+
+        while not errors():  # the first that finds the agent gone
+            written.append(await app.say(f"{len(written)}", session))
+            await asyncio.sleep(0.2)
+        assert HEARTBEAT_SECONDS <= await gone <= HEARTBEAT_SECONDS + CLOSE_SECONDS + LATE_SECONDS
+        await gateway.until_gone(alice, "agent")
+        waits = await app.say("after the silence", session)
+
+        async def all_told() -> bool:
+            await app.alive()
+            return {frame["reply_to"] for frame in errors()} == {frame["id"] for frame in (*written, waits)}
+
+        await eventually(all_told, what="an error about each text")
+        told = {frame["reply_to"]: frame["data"]["queued"] for frame in errors()}
+        assert len(told) == len(errors()), "told twice"
+        assert {frame["data"]["code"] for frame in errors()} == {"offline"}
+        queued = [frame for frame in (*written, waits) if told[frame["id"]]]
+        assert written[0] not in queued and waits in queued
+        async with await gateway.agent(alice) as back:
+            assert [await back.next() for _ in queued] == queued
+            await back.quiet()
+        assert await gateway.history(alice, session) == [*written, waits]
         agent.abort()
         await agent.close()
 

@@ -1,10 +1,14 @@
 """C23 names of users, C25 spoofed addresses, C28 two agents for one user."""
 
+import asyncio
+import contextlib
+from pathlib import Path
 from typing import Any
 
+from tests.rig.bridge import Bridge
 from tests.rig.clerk import Person
 from tests.rig.gateway import Gateway
-from tests.rig.sockets import Agent, App, Peer, new_id, refusal
+from tests.rig.sockets import Agent, App, Peer, address, new_id, refusal
 from tests.rig.staff import form_fields
 
 NAMES = [
@@ -174,6 +178,33 @@ async def test_c28_two_agents_do_not_chase_each_other(gateway: Gateway, alice: P
         assert await agents[-1].next() == question
     for agent in agents:
         await agent.close()
+
+
+async def test_c28_two_bridges_of_one_agent_leave_each_other_alone(
+    gateway: Gateway, alice: Person, tmp_path: Path
+) -> None:
+    """The later one takes the place, the earlier one waits for long; each question is answered once."""
+    keys = {"first": alice.key, "second": gateway.clerk.key(alice.name)}
+    ports = {"first": gateway.app_server.port, "second": gateway.agent_server.port}
+    bridges = {
+        name: Bridge(address(ports[name], "/ws/agent"), keys[name], tmp_path / name, "--demo")
+        for name in keys
+    }
+    first, second = bridges.values()
+    with contextlib.ExitStack() as stack:
+        for bridge in (first, second):
+            stack.enter_context(bridge)
+            await asyncio.to_thread(bridge.wait_for_log, "connected; capabilities")
+        await asyncio.to_thread(first.wait_for_log, "took this agent's place")
+        async with await gateway.app(alice) as app:
+            for number in range(6):  # for longer than an eager bridge would wait
+                question = await app.say(f"word {number}", "S1")
+                stream = await app.read_stream("S1")
+                assert (stream.start["reply_to"], stream.text) == (question["id"], f"word {number}")
+                await asyncio.sleep(0.5)
+            await app.quiet()
+        for bridge in (first, second):
+            assert bridge.log().count("connected; capabilities") == 1, bridge.log()
 
 
 async def test_c28_two_names_of_one_user_are_two_agents(gateway: Gateway, alice: Person) -> None:

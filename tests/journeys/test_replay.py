@@ -13,6 +13,7 @@ from tests.rig.files import png
 from tests.rig.gateway import Gateway
 from tests.rig.sockets import Agent, App, new_id, open_socket
 from tests.rig.timing import SCALE, TIMEOUT, eventually
+from tests.second_door.agents import connect, full_turn
 from tests.second_door.client import Door
 
 TURNS = 7
@@ -198,6 +199,34 @@ async def test_after_every_number_the_same_events_come_as_live(gateway: Gateway,
         assert [(event["seq"], event["event"]) for event in read[0]] == [
             (e["seq"], e["event"]) for e in stored
         ]
+
+
+async def test_an_event_stream_is_the_same_live_and_again_on_both_processes(
+    gateway: Gateway, alice: Person
+) -> None:
+    """Two live readers, and a reader after every number: the same ids, names and payloads, whichever process reads."""
+    ports = [gateway.app_server.port, gateway.agent_server.port]
+    async with (
+        Door(gateway, alice, ports[0]) as door,
+        Door(gateway, alice, ports[1]) as other,
+        await connect(gateway, alice) as agent,
+    ):
+        await door.create("S1")
+        async with door.run("S1") as live:
+            question = await agent.expect(type="text")
+            async with other.resume(live.run) as second:
+                assert (await second.next()).name == "run.started"  # type: ignore[union-attr]  # None would fail too
+                await full_turn(agent, question)
+                await live.rest()
+                await second.rest()
+        told = [(block.id, block.name, block.data) for block in live.blocks]
+        assert [(block.id, block.name, block.data) for block in second.blocks] == told
+        assert told[-1][1] == "done" and len(told) > 10
+        for reader in (door, other):
+            for after in range(len(told)):
+                async with reader.resume(live.run, after) as again:
+                    await again.rest()
+                assert [(block.id, block.name, block.data) for block in again.blocks] == told[after:]
 
 
 async def has_all_ends(app: App) -> bool:

@@ -4,6 +4,7 @@ The same commands as an operator's, without the start of a process for each. Run
 process: one JSON order a line in, one JSON answer a line out.
 """
 
+import datetime
 import io
 import json
 import secrets
@@ -106,7 +107,7 @@ def _orders() -> dict[str, Any]:
     from django.db.models import F
 
     from chat import queries
-    from chat.models import AgentSlot, Connection, Message, Run
+    from chat.models import AgentSlot, ChatSession, Connection, Message, Run
     from media.models import Media
 
     users = get_user_model().objects
@@ -163,6 +164,10 @@ def _orders() -> dict[str, Any]:
     def media(owner: str, **fields: Any) -> None:
         Media.objects.create(owner=users.get(username=owner), **fields)
 
+    def age_sessions(name: str, seconds: float) -> None:
+        older = F("created_at") - datetime.timedelta(seconds=seconds)
+        ChatSession.objects.filter(user__username=name).update(created_at=older)
+
     def sql(statement: str) -> list[list[Any]]:
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -188,6 +193,7 @@ def _orders() -> dict[str, Any]:
         command,
         messages,
         media,
+        age_sessions,
         sql,
         table_of,
         connections,
