@@ -41,8 +41,14 @@ class Line(logging.Formatter):
         return CONTROL.sub(lambda found: repr(found.group())[1:-1], super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  (the name is logging's)
-        """The traceback; none where a request was refused, which its line says already."""
-        return "" if isinstance(ei[1], REFUSALS) else super().formatException(ei)
+        """The traceback; none where a request was refused, which its line says already, and a line where Redis is away."""
+        if isinstance(ei[1], REFUSALS):
+            return ""
+        if (
+            type(ei[1]).__module__ == "redis.exceptions"
+        ):  # the library logs each lost connection with its traceback
+            return CONTROL.sub(" ", f"{type(ei[1]).__name__}: {ei[1]}")
+        return super().formatException(ei)
 
     def format(self, record: logging.LogRecord) -> str:
         """The whole record without credentials."""

@@ -4,6 +4,7 @@ import logging
 import sys
 
 import pytest
+import redis
 from django.core.exceptions import PermissionDenied
 from django.test import RequestFactory
 
@@ -71,6 +72,16 @@ def test_a_refused_request_is_one_line() -> None:
         info = sys.exc_info()
     refused = logging.LogRecord("django.request", logging.WARNING, "", 1, "Forbidden: %s", ("/admin/",), info)
     assert Line().format(refused).endswith("WARNING django.request Forbidden: /admin/")
+
+
+def test_redis_away_is_two_lines() -> None:
+    """What happened and why, not where: the library logs it for each connection."""
+    try:
+        raise redis.exceptions.ConnectionError("Error 111 connecting.\nConnection refused")
+    except redis.exceptions.ConnectionError:
+        info = sys.exc_info()
+    line = Line().format(logging.LogRecord("channels_redis", logging.ERROR, "", 1, "unexpected", (), info))
+    assert line.splitlines()[1:] == ["ConnectionError: Error 111 connecting. Connection refused"]
 
 
 def test_a_message_cannot_forge_a_line() -> None:
