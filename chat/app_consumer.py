@@ -27,8 +27,7 @@ class AppConsumer(ChatSocket):
     async def admit(self) -> None:
         """A bounded number of sockets; whom this person may write to."""
         user_id = self.principal.user_id
-        mine = [one for one in self.gateway.sockets if one.SIDE == "app" and one.principal.user_id == user_id]
-        if settings.HERMES_RATE_LIMIT and len(mine) >= settings.HERMES_APP_SOCKETS:
+        if settings.HERMES_RATE_LIMIT and self.gateway.apps[user_id] >= settings.HERMES_APP_SOCKETS:
             raise RateLimited("too many sockets of this user are open", retry_after=5)
         self._bits = sum(bit for cap, bit in CAP_BITS.items() if cap in self.caps)
         self.peer_to = self.principal.username

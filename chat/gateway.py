@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -32,6 +33,7 @@ class Gateway:
         self.journal.has_apps = self.hub.has_apps
         self.journal.say = self.say
         self.sockets: set[ChatSocket] = set()
+        self.apps: Counter[int] = Counter()  # of each user, among these
         self.streams: set[EventStream] = set()  # open event streams over HTTP
         self.stopping: set[asyncio.Future[Any]] = set()  # stops asked for by viewers that left
         self.app_frames = Buckets(settings.HERMES_APP_FRAMES_PER_SECOND, settings.HERMES_APP_FRAMES_BURST)
@@ -44,6 +46,21 @@ class Gateway:
         self.steady_since: float | None = (
             None  # since when, by the monotonic clock, its lease is renewed unbroken
         )
+
+    def enter(self, socket: ChatSocket) -> None:
+        """A socket is let in."""
+        self.sockets.add(socket)
+        if socket.SIDE == "app":
+            self.apps[socket.principal.user_id] += 1
+
+    def leave(self, socket: ChatSocket) -> None:
+        """It is gone."""
+        self.sockets.discard(socket)
+        if socket.SIDE == "app":
+            user_id = socket.principal.user_id
+            self.apps[user_id] -= 1
+            if not self.apps[user_id]:
+                del self.apps[user_id]
 
     def publish(self, told: list[Told]) -> None:
         """Tell what this process has committed."""

@@ -89,7 +89,7 @@ class ChatSocket(AsyncConsumer):
         except DatabaseProblem:
             await refuse(scope, receive, send, Unavailable("the database does not answer", retry_after=1))
             return
-        self.gateway.sockets.add(self)
+        self.gateway.enter(self)
         key = self._note_connection()
         try:
             await receive()  # websocket.connect
@@ -104,7 +104,7 @@ class ChatSocket(AsyncConsumer):
                 self.close(CloseCode.INTERNAL)
             await self._listen()
         finally:
-            self.gateway.sockets.discard(self)
+            self.gateway.leave(self)
             self.ended()
             self.gateway.journal.put(presence.Closed(key))
             for task in (self._pump, self._closer):
